@@ -147,7 +147,7 @@ class QuantileAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareAnswers:
-    """Hold the shares of all states in a round, or in a label of it.
+    """The shares of all states in a round, or in a label of it.
 
     Args:
         shares: One answer for each state, with an interval of its own, in the campaign's order.
@@ -170,7 +170,7 @@ class ShareAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Hold how far two answers differ: the first less the second.
+    """How far two answers differ: the first less the second.
 
     Args:
         value: The difference; None where one of the two has no value.

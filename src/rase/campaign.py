@@ -104,7 +104,7 @@ class ShufflePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """Hold everything that devices, shuffler and fusion centre agree on, for some rounds.
+    """Everything that devices, shuffler and fusion centre agree on, for some rounds.
 
     A change is a new version for later rounds, never an edit: see `check_succeeds`.
 

@@ -20,7 +20,7 @@ _CLOSE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Hold what the shuffled reports of one device in a span give away, all together.
+    """What the shuffled reports of one device in a span give away, all together.
 
     Every number holds for two histories that differ in this device's readings of the span, against
     an observer who knows all other readings and sees every shuffled report. The last one holds

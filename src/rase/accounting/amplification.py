@@ -70,7 +70,7 @@ _WORTH_A_DELTA = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Amplification:
-    """Hold what shuffling n reports promises, with its theorem and a lower bound.
+    """What shuffling n reports promises, with its theorem and a lower bound.
 
     Args:
         epsilon: The central epsilon; never above what the local guarantees give.

@@ -83,7 +83,7 @@ def epsilon_of(source: Randomizer | float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Channel:
-    """Hold what a report says of some readings: one row of probabilities for each.
+    """What a report says of some readings: one row of probabilities for each.
 
     Args:
         low: The law of the report of the smallest reading, or of one of the worst pair.

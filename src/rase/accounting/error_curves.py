@@ -34,7 +34,7 @@ _ALWAYS_CLAMPED, _NEVER_CLAMPED = Precision(0.0, 1.0), Precision(1.0, 0.0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ErrorCurve:
-    """Hold the worst error of an estimator with a mechanism at each epsilon, of a window's mean.
+    """The worst error of an estimator with a mechanism at each epsilon, of a window's mean.
 
     Args:
         mechanism: The mechanism, or ``auto`` for the best at each epsilon.
@@ -56,7 +56,7 @@ class ErrorCurve:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curves:
-    """Hold curves over common epsilons.
+    """Curves over common epsilons.
 
     Args:
         epsilon: The epsilons, ascending.

@@ -52,7 +52,7 @@ _TINY = 1e-12
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SignLaw:
-    """Hold how many reports fall below each point, in the mean and in variance.
+    """How many reports fall below each point, in the mean and in variance.
 
     Args:
         points: Ascending points.
@@ -144,7 +144,7 @@ _ATOMS = 64
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """Hold the expected error of an estimate, split.
+    """The expected error of an estimate, split.
 
     Args:
         bias: The mean error, signed; in the worst case its size.
@@ -170,7 +170,7 @@ class Error:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FleetReadings:
-    """Hold how the readings of a fleet are spread, as weights on the public grid.
+    """How the readings of a fleet are spread, as weights on the public grid.
 
     There is no ``repr``: these are readings before any noise.
 

@@ -56,7 +56,7 @@ def split(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lattice:
-    """Hold a finite law on multiples of a step; its masses may sum to less than 1.
+    """A finite law on multiples of a step; its masses may sum to less than 1.
 
     Args:
         step: The distance of two places.

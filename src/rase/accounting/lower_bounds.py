@@ -260,7 +260,7 @@ _FORGETS = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Hold the chances of a yes to a question about one report.
+    """The chances of a yes to a question about one report.
 
     Args:
         first: The chance if the contributor's reading is the first candidate.
@@ -425,7 +425,7 @@ def _round_losses(first: Floats, second: Floats, others: Floats, n: int) -> tupl
 
 
 class _LeastSums:
-    """Hold the loss of many rounds, rounded down, and its delta, never too large."""
+    """The loss of many rounds, rounded down, and its delta, never too large."""
 
     def __init__(self, losses: Floats, masses: Floats, rounds: int, *, delta: float) -> None:
         mean = float((masses * losses).sum())

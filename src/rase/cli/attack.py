@@ -51,7 +51,7 @@ class ConfigurationInvalid(click.ClickException):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """Hold what a configuration says that matters to an attacker.
+    """The part of a configuration that matters to an attacker.
 
     Args:
         value_range: The public range.

@@ -30,7 +30,7 @@ _FINEST = 0.01
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Clipping:
-    """Hold states that a fleet may be in, and what clipping does in each of them.
+    """States that a fleet may be in, and the effect of clipping in each of them.
 
     Args:
         chances: The logarithm of how likely each state is before a round.

@@ -45,7 +45,7 @@ _NEVER = 1e-13
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Deconvolution:
-    """Hold the estimated shares of the readings in small cells, and what else fits the reports.
+    """The estimated shares of the readings in small cells, and what else fits the reports.
 
     Args:
         edges: The cells' edges, ascending.

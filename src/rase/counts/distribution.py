@@ -25,7 +25,7 @@ __all__ = ["HistogramEstimate", "histogram", "quantile", "quantiles"]
 
 @dataclass(frozen=True, slots=True)
 class HistogramEstimate:
-    """Hold the estimated share of the readings in each bin.
+    """The estimated share of the readings in each bin.
 
     Args:
         edges: The bins' edges, one more than there are bins.

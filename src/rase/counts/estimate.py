@@ -17,7 +17,7 @@ _NEARLY_NORMAL = 200
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Hold one estimated number and how far it may be off.
+    """One estimated number and how far it may be off.
 
     Args:
         value: The estimate.

@@ -148,7 +148,7 @@ def variance_bounds(
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Hold rows of counts that are added up by group."""
+    """Rows of counts, added up by group."""
 
     counts: Counts
     group: Places

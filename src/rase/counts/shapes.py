@@ -29,7 +29,7 @@ _FLOOR = 1e-300
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shapes:
-    """Hold the masses that each possible shape puts on some points.
+    """The masses that each possible shape puts on some points.
 
     Args:
         points: Readings, ascending; the first and the last are the limits.

@@ -16,7 +16,7 @@ _FEW = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Hold one thing that deserves a look.
+    """One thing that deserves a look.
 
     Args:
         kind: "bad" if something is wrong now, "warn" if it may be.

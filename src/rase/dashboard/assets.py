@@ -27,7 +27,7 @@ _COMMENT: Final = re.compile(r"/\*.*?\*/\s*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """Hold one file as it is served.
+    """One file as it is served.
 
     Args:
         body: Its bytes.

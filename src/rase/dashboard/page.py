@@ -172,7 +172,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Hold one address of a page.
+    """One address of a page.
 
     Args:
         path: The address, as Starlette writes it.
@@ -188,7 +188,7 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Hold a page: its place in the navigation, who may see it, and what answers.
+    """A page: its place in the navigation, who may see it, and what answers.
 
     Args:
         name: A word, which templates find as ``page.name``.

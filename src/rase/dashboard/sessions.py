@@ -28,7 +28,7 @@ _ID_LETTERS: Final = 43
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """Hold one login.
+    """One login.
 
     Args:
         token: The token it was made with; never shown again.
@@ -53,7 +53,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """Hold a session as a store gives it back.
+    """A session as a store gives it back.
 
     Args:
         token: The token it was made with.

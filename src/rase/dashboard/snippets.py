@@ -11,7 +11,7 @@ __all__ = ["Question", "dataframe_snippets", "snippets"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Hold a question about one moment.
+    """A question about one moment.
 
     Args:
         base: The address of the fusion centre.

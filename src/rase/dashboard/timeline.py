@@ -52,7 +52,7 @@ _LAST_S: Final = 253_402_300_799  # the year 9999, where calendars end
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Hold a time as it was asked for.
+    """A time as it was asked for.
 
     Args:
         name: The name of a range; empty for moments.

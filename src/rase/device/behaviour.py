@@ -10,7 +10,7 @@ __all__ = ["Behaviour", "every_round", "rotating"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Behaviour:
-    """Hold how the agent behaves.
+    """How the agent behaves.
 
     Args:
         sends_cover: Whether rounds without a report get a cover report, where the campaign has

@@ -48,7 +48,7 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RoundSeen:
-    """Hold what happened in a round.
+    """What happened in a round.
 
     Args:
         round: The round.
@@ -75,7 +75,7 @@ class RoundSeen:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """Hold the present round: its number, how many readings it has, and what they became."""
+    """The present round: its number, how many readings it has, and what they became."""
 
     round: int
     count: int
@@ -84,7 +84,7 @@ class Now:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Hold what went wrong last: an event of the journal, its fields, when, and how often."""
+    """What went wrong last: an event of the journal, its fields, when, and how often."""
 
     event: str
     fields: Mapping[str, object]

@@ -15,7 +15,7 @@ __all__ = ["Consent", "is_weaker", "needs_consent"]
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """Hold what was agreed to: the budget of a report, and how senders are hidden.
+    """What was agreed to: the budget of a report, and how senders are hidden.
 
     Args:
         epsilon: What one report of this device costs at most.

@@ -43,7 +43,7 @@ class _Item:
 
 
 class Outbox:
-    """Hold the envelopes that are on their way, and send those that are due.
+    """Envelopes on their way; those that are due are sent.
 
     Args:
         transport: The way to the shuffler.

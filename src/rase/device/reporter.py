@@ -46,7 +46,7 @@ _DRAWN_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """Hold bytes that are stored and may be sent any number of times.
+    """Stored bytes that may be sent any number of times.
 
     Args:
         round: The round they belong to.

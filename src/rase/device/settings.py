@@ -49,7 +49,7 @@ _TLS_FILES: Final = ("tls_ca_file", "tls_certificate_file", "tls_key_file")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSettings:
-    """Hold where readings come from; what a kind does not need is None."""
+    """Where readings come from; what a kind does not need is None."""
 
     kind: str
     every_s: float | None
@@ -76,7 +76,7 @@ class SourceSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeSettings:
-    """Hold the broker in the owner's home; None if there is none."""
+    """The broker in the owner's home; None if there is none."""
 
     broker: str | None
     user: str | None
@@ -88,7 +88,7 @@ class HomeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSettings:
-    """Hold all settings of a device, checked.
+    """All settings of a device, checked.
 
     Args:
         shuffler: The address of the shuffler.

@@ -30,7 +30,7 @@ class StateUnusable(RaseError):
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """Hold a cover report: its bytes, and whether the shuffler acknowledged them."""
+    """A cover report: its bytes, and whether the shuffler acknowledged them."""
 
     envelope: bytes = field(repr=False)
     is_done: bool = False
@@ -38,7 +38,7 @@ class Cover:
 
 @dataclass(frozen=True, slots=True)
 class DeviceState:
-    """Hold everything that is remembered.
+    """Everything that a device remembers.
 
     Args:
         campaigns: The accepted versions of the campaign as they were published, ascending.

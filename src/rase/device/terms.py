@@ -24,7 +24,7 @@ __all__ = ["REASONS", "OwnerRules", "Terms", "TermsRefused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerRules:
-    """Hold what the owner demands of a campaign; the ledger holds what may be spent.
+    """What the owner demands of a campaign; the ledger holds what may be spent.
 
     Args:
         report_epsilon: The most one report may spend.
@@ -91,7 +91,7 @@ class OwnerRules:
 
 
 class Terms:
-    """Hold the accepted campaign, all its versions that may still matter, and the keyset.
+    """The accepted campaign, all its versions that may still matter, and the keyset.
 
     Args:
         campaign_id: The campaign the device was enrolled for.

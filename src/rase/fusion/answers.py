@@ -417,7 +417,7 @@ def _estimate(row: Row | None, campaign: Campaign) -> Estimate | None:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Settled:
-    """Hold an open round as it was read: what is estimated is what is then made final.
+    """An open round as it was read: what is estimated is what is then made final.
 
     ``members`` is how many devices the shuffler counted; None if it did not say.
     """

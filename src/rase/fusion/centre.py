@@ -21,7 +21,7 @@ __all__ = ["FusionCentre"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FusionCentre:
-    """Hold the parts of a fusion centre.
+    """The parts of a fusion centre.
 
     Args:
         database: Its state.

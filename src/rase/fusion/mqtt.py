@@ -173,7 +173,7 @@ async def publishing(centre: FusionCentre, settings: FusionBrokerSettings) -> As
 
 
 class _Publisher:
-    """Hold the session, and which round of each campaign was published last."""
+    """The session, and which round of each campaign was published last."""
 
     def __init__(self, centre: FusionCentre, settings: FusionBrokerSettings) -> None:
         self._centre = centre

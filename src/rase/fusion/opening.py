@@ -22,7 +22,7 @@ _BAD, _REPORT, _UNTOKENED = 0, 1, 2
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Opened:
-    """Hold what was in a batch's envelopes, in their order; it has no repr, these are reports.
+    """What was in a batch's envelopes, in their order; it has no repr, these are reports.
 
     Args:
         places: The grid places; 0 where there is none.

@@ -56,7 +56,7 @@ _LEVEL: Final = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """Hold some rounds that follow each other, put together.
+    """Some rounds that follow each other, put together.
 
     Args:
         time: When the first of them began: RFC 3339, UTC.
@@ -96,7 +96,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Hold the rounds of a time, at a glance.
+    """The rounds of a time, at a glance.
 
     Args:
         width: How many rounds a point stands for.

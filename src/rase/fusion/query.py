@@ -41,7 +41,7 @@ _RECENT = 24
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Hold an answer with its number in the stream of final rounds.
+    """An answer with its number in the stream of final rounds.
 
     Args:
         sequence: Its number; a stream is resumed after the last one seen.

@@ -61,7 +61,7 @@ class FailedRound:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _Followed:
-    """Hold how far the tracker had come, whether the round was new to it, and what it is now."""
+    """How far the tracker had come, whether the round was new to it, and what it is now."""
 
     last: int | None
     is_new: bool

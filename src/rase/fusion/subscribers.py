@@ -36,7 +36,7 @@ _MAX_QUESTION = 300
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """Hold who may ask what, without the token.
+    """Who may ask what, without the token.
 
     Args:
         name: As the operator calls the subscriber.
@@ -64,7 +64,7 @@ class Subscriber:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Hold one line of the access log.
+    """One line of the access log.
 
     Args:
         time_s: When it was asked.

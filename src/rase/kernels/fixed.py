@@ -104,7 +104,7 @@ def _digit_count(rate: float) -> int:
 
 
 class ClampedTable(NamedTuple):
-    """Hold the table of two-sided geometric noise -steps .. steps, and what it stands for."""
+    """The table of two-sided geometric noise -steps .. steps, and what it stands for."""
 
     sums: "array[int]"
     """Partial sums Pr[d <= k], k = -steps .. steps - 1."""
@@ -117,7 +117,7 @@ class ClampedTable(NamedTuple):
 
 
 class WorstPair(NamedTuple):
-    """Hold two inputs, the report that tells them apart best, and its weights for the two."""
+    """Two inputs, the report that tells them apart best, and its weights for the two."""
 
     inputs: tuple[int, int]
     report: int

@@ -37,7 +37,7 @@ _LANE_SHIFT = np.uint64(56)
 
 
 class RunKey:
-    """Hold the key of one batch run and derive from it all that is random in the run.
+    """The key of one batch run; everything random in the run is derived from it.
 
     Args:
         key: 32 bytes.

@@ -1,3 +1,3 @@
-"""Studies of RASE on data one already holds: synthetic fleets, figures, experiments."""
+"""Studies of RASE on existing data: synthetic fleets, figures, experiments."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""How near estimates come to the truth on measured data, each next to what anybody could guess."""
+"""How accurate estimates are on measured data, compared with trivial guesses."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ PAPERS = ("sample_mean", "median")
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSet:
-    """Name a slice of measured data and the public range it is reported under.
+    """A slice of measured data, and its public range.
 
     Slices and ranges were fixed before any result on them was seen: from the kind of quantity, not
     from the readings.
@@ -70,7 +70,7 @@ SETS: Mapping[str, MeasuredSet] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Hold root mean square errors over the rounds of a panel, from the second on.
+    """Root mean square errors over the rounds of a panel, from the second round on.
 
     Args:
         rmse: By estimator: ``tracked``, ``unbiased_mean``, ``sample_mean`` and

@@ -1,4 +1,4 @@
-"""The report of an attack study: one HTML file that needs nothing else, and its table as CSV."""
+"""The report of an attack study: one self-contained HTML file, and its table as CSV."""
 
 import csv
 import html
@@ -13,7 +13,7 @@ __all__ = ["attack_csv", "attack_report"]
 
 
 def attack_report(study: Mapping[str, Any], *, code: str) -> str:
-    """Return the report as one HTML document that asks nothing of any server.
+    """Return the report as one self-contained HTML document.
 
     Args:
         study: What `rase.lab.attack_study.attack_study` returned.
@@ -142,7 +142,7 @@ def _share(value: float | None) -> str:
 
 
 def _harmless(name: str) -> str:
-    """Return a name that no spreadsheet takes for a formula."""
+    """Return a name that no spreadsheet interprets as a formula."""
     return f"'{name}" if name[:1] in ("=", "+", "-", "@", "\t", "\r") else name
 
 

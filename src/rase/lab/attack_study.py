@@ -1,4 +1,4 @@
-"""Attack several schemes on one set of readings, device by device, and show how far it got.
+"""Attack several schemes on one set of readings, and score each device.
 
 What the dashboard's attack lab runs in a process of its own; the result is plain values, so that it
 can travel as JSON.
@@ -27,7 +27,7 @@ SCHEMA = "rase.attack-lab/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackPlan:
-    """Say what is attacked, and how.
+    """What is attacked, and how.
 
     Args:
         attacks: Names out of `ATTACK_NAMES`.

@@ -1,4 +1,4 @@
-"""Measured cells on disk: kept by what was measured, on which readings, by which code.
+"""Measured cells on disk, keyed by measurement, readings and code.
 
 A cell appears whole or not at all, so that a run may be killed at any moment and resumed.
 """

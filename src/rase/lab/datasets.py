@@ -1,4 +1,4 @@
-"""Data of any kind to a panel: prepared sets, the synthetic fleet, long and wide tables, REFIT.
+"""Read any kind of data into a panel: prepared sets, synthetic fleet, tables, REFIT.
 
 Files are read as streams; what is held is the panel, and of the REFIT download one house.
 
@@ -106,7 +106,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """Hold something that yields readings, and what is known of it.
+    """A source of readings, and what is known about it.
 
     Args:
         layout: "prepared", "fleet", "refit", "long" or "wide".
@@ -132,7 +132,7 @@ class Stream:
 
 
 def open_stream(source: str, wanted: Wanted) -> Stream:
-    """Find out what a source is, and open it; nothing but its header is read.
+    """Detect the kind of a source and open it; only its header is read.
 
     Raises:
         DataError: If there is no such source, or it cannot be used as it is.
@@ -303,7 +303,7 @@ _PEEKED_ROWS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Hold a panel and how it came about.
+    """A panel, and how it was made.
 
     Args:
         panel: The readings.
@@ -428,7 +428,7 @@ def load(
 
 
 def _own_interval_ms(stream: Stream) -> int | None:
-    """Read the first rows alone for the time between them."""
+    """Read only the first rows, for the time between them."""
     peeked: list[Rows] = []
     batches = stream.batches()
     try:

@@ -1,4 +1,4 @@
-"""Pictures of a demonstration, drawn without a screen."""
+"""Pictures of a demonstration, drawn without a display."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -29,7 +29,7 @@ _DAYS_TO_FIRST_DAY = -13  # from midsummer, 21 June
 
 @dataclass(frozen=True, slots=True)
 class Appliance:
-    """Describe a kind of appliance: what it draws, and when people use it.
+    """A kind of appliance: its power, and when people use it.
 
     Args:
         name: The kind.

@@ -42,7 +42,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class LargeFleet:
-    """Describe a fleet of meters and the faults of their table.
+    """A fleet of meters, and the faults in its table.
 
     Args:
         devices: How many meters.

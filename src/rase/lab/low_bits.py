@@ -1,4 +1,4 @@
-"""The low bits of float noise: what one report of textbook Laplace noise gives away for certain.
+"""The low bits of float noise: what one report with textbook Laplace noise reveals for certain.
 
 A float sampler reaches only some of the floats, and which ones depends on the reading that is added
 (Mironov, "On significance of the least significant bits for differential privacy", CCS 2012). So

@@ -1,4 +1,4 @@
-"""How well an attack did: precision and recall per device, chance, intervals, confident guesses."""
+"""The success of an attack: precision and recall per device, chance, intervals, confidence."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Hold a measured share and its bootstrap confidence interval.
+    """A measured share with its bootstrap confidence interval.
 
     Args:
         value: The share measured.
@@ -33,11 +33,11 @@ class Interval:
     level: float = _LEVEL
 
     def is_below(self, other: "Interval") -> bool:
-        """Say whether this interval lies wholly below the other."""
+        """Return whether this interval lies completely below the other."""
         return self.high < other.low
 
     def __str__(self) -> str:
-        """Show per cents.
+        """Format in per cent.
 
         Example:
             >>> print(Interval(0.5, 0.41, 0.6))
@@ -48,7 +48,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttackResult:
-    """Hold what one attack achieved against one scheme.
+    """The success of one attack against one scheme.
 
     Precision of a device that was never guessed is 0, as in scikit-learn. Recall of a device
     without a test record is NaN, and so is precision if it was never guessed either; both are left
@@ -90,7 +90,7 @@ class AttackResult:
 
     @property
     def accuracy(self) -> float:
-        """The share of records named rightly."""
+        """The share of correctly named records."""
         return self.top_k[1]
 
     @property

@@ -1,4 +1,4 @@
-"""The law from which a scheme draws who stands in which slot: drawn in batches, and its marginals.
+"""The law of who is in which slot in a scheme: drawn in batches, and its marginals.
 
 Every law used here has one shape. An order π of arrival places comes from a law around the
 identity, and slot i receives the report that arrived at place ``left[π[right[i]]]``; left and right
@@ -23,7 +23,7 @@ __all__ = ["OrderLaw"]
 
 @dataclass(frozen=True, slots=True)
 class OrderLaw:
-    """Say by which law the reports of a round were put into slots; public but for the draw.
+    """The law that assigns the reports of a round to slots; public except for the draw.
 
     Args:
         method: "kept" leaves the order of arrival, the others are those of `rase.shuffle`.

@@ -13,7 +13,7 @@ __all__ = ["Panel"]
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
 class Panel:
-    """Hold one reading per round and device; NaN where a device had none.
+    """One reading per round and device; NaN if a device had none.
 
     There is no ``repr`` of the values: these are readings before any noise.
 
@@ -91,7 +91,7 @@ class Panel:
         return replace(self, devices=names, values=self.values[:, columns])
 
     def check_attackable(self) -> None:
-        """Refuse a panel on which re-identification means nothing.
+        """Refuse a panel for which re-identification is meaningless.
 
         Raises:
             DataError: If there are fewer than two devices, or a device has no reading at all.

@@ -1,4 +1,4 @@
-"""What is to be drawn, as plain values: charts of lines or dots, heat maps, and their layout."""
+"""Pictures as plain values: charts of lines or dots, heat maps, and their layout."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ __all__ = ["Chart", "HeatMap", "Level", "Line", "Picture"]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Hold one series of a chart.
+    """One series of a chart.
 
     Args:
         label: Its name in the legend; empty for none.
@@ -42,7 +42,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Hold a line across a chart, such as chance, or a bound.
+    """A line across a chart, such as chance or a bound.
 
     Args:
         at: Where.
@@ -57,7 +57,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Describe one pair of axes with its lines.
+    """One pair of axes with its lines.
 
     Args:
         title: What stands above it.
@@ -83,7 +83,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """Describe a table drawn as colours with numbers.
+    """A table drawn as colours with numbers.
 
     Args:
         title: What stands above it.

@@ -124,7 +124,7 @@ def _draw_piece(axes: Axes, points: list[CurvePoint], colour: str, *, least: flo
 
 
 def _mark_change(axes: Axes, before: CurvePoint, after: CurvePoint) -> None:
-    """Say where the mechanism begins to draw from another law, across which no line is drawn."""
+    """Mark where the mechanism switches to another law; no line is drawn across it."""
     axes.axvline(after.epsilon, color=_BOUND, linewidth=1, linestyle=":", alpha=0.7)
     for point, side, align in ((before, -3, "right"), (after, 3, "left")):
         axes.annotate(

@@ -1,4 +1,4 @@
-"""Pictures drawn with matplotlib, without a screen: the same values give the same bytes."""
+"""Pictures drawn with matplotlib, without a display: the same values give the same bytes."""
 
 import io
 import math
@@ -138,7 +138,7 @@ def _shared_labels(picture: Picture) -> list[str]:
 
 
 def _is_repeated(picture: Picture, place: int) -> bool:
-    """Say whether the chart to the left has the same vertical axis, label and limits."""
+    """Return whether the chart to the left has the same vertical axis, label and limits."""
     here, left = picture.charts[place], picture.charts[place - 1]
     return isinstance(here, Chart) and isinstance(left, Chart) and here.y_label == left.y_label
 

@@ -1,4 +1,4 @@
-"""Lying devices: how far some of a fleet can move each estimator by choosing their reports.
+"""Lying devices: how far part of a fleet can move each estimator by choosing its reports.
 
 A liar sends a report that its mechanism can draw, or it is refused; nothing tells it from an
 honest one. What it can do is therefore bounded by how far a report is stretched when it is decoded
@@ -30,7 +30,7 @@ _GROUPS = 25
 
 @dataclass(frozen=True, slots=True)
 class Poisoned:
-    """Hold what liars did to one estimator, in widths of the range.
+    """The effect of liars on one estimator, in widths of the range.
 
     Args:
         shift: How far the estimate moved, averaged over the rounds.

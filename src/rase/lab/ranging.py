@@ -1,4 +1,4 @@
-"""How near range feedback comes to the best range there is, on measured data."""
+"""How close range feedback comes to the best possible range, on measured data."""
 
 import math
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ _SEARCH, _MEASURE = range(101, 104), range(1, 9)
 
 @dataclass(frozen=True, slots=True)
 class BestRange:
-    """Hold the fixed range with the least error, chosen with knowledge of all readings.
+    """The fixed range with the smallest error, chosen with knowledge of all readings.
 
     Args:
         low: Its lower end.
@@ -70,7 +70,7 @@ class BestRange:
 
 @dataclass(frozen=True, slots=True)
 class FeedbackTrace:
-    """Hold what one run with range feedback came to.
+    """The result of one run with range feedback.
 
     Args:
         rmse: The error of the rounds from the 48th on, probing ones included, against the mean of

@@ -51,7 +51,7 @@ _METADATA: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Appliance:
-    """Name an appliance and say when it counts as running.
+    """An appliance, and when it counts as running.
 
     Args:
         device: House and place, ``H01-A1`` for Appliance1 of house 1.
@@ -78,7 +78,7 @@ class Appliance:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Events:
-    """Hold the runs of one appliance.
+    """The runs of one appliance.
 
     Args:
         start_min: First minute of each, since 1970 in UTC.
@@ -207,7 +207,7 @@ def recipe_table(means: NDArray[np.float32]) -> Any:
 
 
 def has_published_content(path: Path) -> bool:
-    """Say whether a Parquet file holds the published readings, written by whichever version."""
+    """Return whether a Parquet file contains the published readings, whichever version wrote it."""
     try:
         table = pyarrow.parquet.read_table(path)
         ours = recipe_table(_means_in(table))

@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs nothing else, with CSV, SVG and PNG files next to it."""
+"""The report: one self-contained HTML file, with CSV, SVG and PNG files next to it."""
 
 import csv
 import html
@@ -136,7 +136,7 @@ def as_document(study: Study) -> dict[str, Any]:
 
 
 def report_html(studies: Sequence[tuple[Study, str]]) -> str:
-    """Return the report as one HTML document that asks nothing of any server.
+    """Return the report as one self-contained HTML document.
 
     Args:
         studies: Each study with its picture as SVG.

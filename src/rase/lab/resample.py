@@ -1,4 +1,4 @@
-"""Readings at any times to a regular table of rounds and devices, as they stream by."""
+"""Convert a stream of readings at any times to a regular table of rounds and devices."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -137,7 +137,7 @@ def usual_interval_ms(batches: list[Rows]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Say what a table of readings lacks.
+    """What is missing in a table of readings.
 
     Args:
         null_share: Share of cells without a reading.

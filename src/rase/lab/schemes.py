@@ -1,4 +1,4 @@
-"""The schemes of the evaluation: a panel of readings in, what the fusion centre sees out.
+"""The schemes of the evaluation: from a panel of readings to what the fusion centre sees.
 
 Noise first, then an order. Who sent which report is returned with the release and never inside
 it, so that an attack cannot see it by accident.
@@ -40,7 +40,7 @@ SCHEME_NAMES = ("raw", "br", "laplace-fisher", "br-mallows", "rase-paper", "rase
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Release:
-    """Hold what the fusion centre sees of a panel, and what everybody knows of the mechanism.
+    """What the fusion centre sees of a panel, and what is public about the mechanism.
 
     Args:
         times_ms: When each round began.
@@ -58,7 +58,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Secret:
-    """Hold what the fusion centre does not see: for scoring, and for training labels.
+    """What the fusion centre does not see; used for scoring and for training labels.
 
     Args:
         senders: The device behind each slot, rounds x slots; -1 behind empty ones.
@@ -93,7 +93,7 @@ class Scheme:
     def release(
         self, panel: Panel, *, arrival: Arrival = "fixed", rng: Random | None = None
     ) -> tuple[Release, Secret]:
-        """Return what the fusion centre sees of the panel, and apart from it who sent what.
+        """Return what the fusion centre sees of the panel, and separately who sent what.
 
         Args:
             panel: The readings.

@@ -1,4 +1,4 @@
-"""The catalogue of prepared data sets: what each holds, where it is found, and its checksum."""
+"""The catalogue of prepared data sets: contents, location and checksum of each."""
 
 import hashlib
 import os
@@ -42,7 +42,7 @@ CHECKSUMS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Describe a prepared data set.
+    """A prepared data set.
 
     Args:
         name: What one types.

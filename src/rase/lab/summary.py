@@ -15,7 +15,7 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class PanelSummary:
-    """Hold the statistics of a panel.
+    """The statistics of a panel.
 
     They are computed from readings before any noise: nothing here is private.
 

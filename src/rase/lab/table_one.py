@@ -19,7 +19,7 @@ _REFIT_DEVICES = "refit_devices.csv"
 
 @dataclass(frozen=True, slots=True)
 class TableOneRow:
-    """Hold one row of Table I.
+    """One row of Table I.
 
     Args:
         group: "training" or "test".

@@ -14,7 +14,7 @@ __all__ = ["Certificate", "Drawn"]
 
 
 class Drawn(NamedTuple):
-    """Hold what a law is drawn with, and where it gives most away, in grid units.
+    """The weights that a law draws with, and where its privacy loss is largest, in grid units.
 
     The attributes are those of `Certificate`, in which ``epsilon`` is the ``drawn_epsilon``, and
     indices and place become readings and report.
@@ -40,7 +40,7 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """Hold the epsilon that the drawn whole numbers have, and what it was computed from.
+    """The exact epsilon of the integer weights, and what it was computed from.
 
     Args:
         law: Which law reports are drawn from.
@@ -76,7 +76,7 @@ class Certificate:
     )
 
     def __post_init__(self) -> None:
-        """Refuse to certify more than was asked for, or another number than the ratio's."""
+        """Check that the epsilon follows from the ratio and does not exceed the one asked for."""
         if self.effective_epsilon > self.epsilon:
             raise ValueError(
                 f"effective_epsilon must be at most epsilon {self.epsilon}, "

@@ -1,4 +1,4 @@
-"""What is refused before anything is drawn: readings that are no numbers, budgets out of bounds."""
+"""Checks before anything is drawn: readings that are not numbers, budgets out of bounds."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["as_readings", "check_budgets", "check_epsilon"]
 
 
 def as_readings(readings: ArrayLike) -> Floats:
-    """Return readings as floats, or refuse them without showing one.
+    """Return readings as floats, without ever showing one in an error.
 
     Raises:
-        TypeError: If they are not numbers.
+        TypeError: If the readings are not numbers.
     """
     try:
         return np.asarray(readings, dtype=np.float64)
@@ -31,11 +31,11 @@ def as_readings(readings: ArrayLike) -> Floats:
 
 
 def check_epsilon(value: object) -> float:
-    """Return a budget as a float, or refuse it.
+    """Return a budget as a float.
 
     Raises:
-        TypeError: If it is not a number.
-        ValueError: If it lies outside [1e-4, 30].
+        TypeError: If the budget is not a number.
+        ValueError: If the budget lies outside [1e-4, 30].
     """
     if isinstance(value, bool) or not hasattr(value, "__float__"):
         raise TypeError(f"epsilon must be a number, got {value!r}.")
@@ -50,11 +50,11 @@ def check_epsilon(value: object) -> float:
 
 
 def check_budgets(epsilon: object) -> float | tuple[float, ...]:
-    """Return one budget, or one for each contributor, as floats; or refuse them.
+    """Return one budget, or one for each contributor, as floats.
 
     Raises:
-        TypeError: If one is not a number.
-        ValueError: If one lies outside [1e-4, 30], or there is none.
+        TypeError: If a budget is not a number.
+        ValueError: If a budget lies outside [1e-4, 30], or there are no budgets.
     """
     if isinstance(epsilon, str | bytes):
         raise TypeError(f"epsilon must be a number, got {epsilon!r}.")

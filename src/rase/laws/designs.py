@@ -54,19 +54,19 @@ class Design:
     away: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """List the sets in which point 0 does not lie."""
+        """List the sets that do not contain point 0."""
         near = set(self.near)
         away = tuple(place for place in range(self.v) if place not in near)
         object.__setattr__(self, "away", away)
 
     @property
     def width(self) -> int:
-        """In how many sets a point lies, and how many points a set has."""
+        """The number of sets that contain a point, and of points in a set."""
         return len(self.near)
 
     @property
     def both(self) -> int:
-        """In how many sets two points lie together."""
+        """The number of sets that contain two given points."""
         return self.width * (self.width - 1) // (self.v - 1)
 
 
@@ -112,7 +112,7 @@ def total_variance(design: Design, categories: int, epsilon: float) -> float:
 
 
 def response_variance(categories: int, epsilon: float) -> float:
-    """Return the same for k-ary randomized response.
+    """Return the sum of the variances for k-ary randomized response.
 
     Example:
         >>> response_variance(16, 1.0) > total_variance(design_for(16, 1.0), 16, 1.0)

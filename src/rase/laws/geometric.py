@@ -163,7 +163,7 @@ class ClampedLaw(_Geometric, BoundedLaw):
     name = "clamped"
 
     def __init__(self, epsilon: float, steps: int) -> None:
-        """Take the table for ``epsilon``, a hair below it if rounding asks for that."""
+        """Build the table for ``epsilon``, or slightly below it if rounding requires that."""
         table = clamped_table(epsilon, steps)
         super().__init__(table.drawn_epsilon / steps, steps)
         self._sums = table.sums
@@ -230,7 +230,7 @@ class ClampedLaw(_Geometric, BoundedLaw):
         return (place >= 0) & (place <= self.steps)
 
     def decode(self, place: Places) -> Floats:
-        """Read a report at an end as the mean of what lies beyond that end."""
+        """Decode a report at an end as the mean of what lies beyond that end."""
         beyond = np.where(place == self.steps, self.tail_mean, 0.0)
         return place.astype(np.float64) + np.where(place == 0, -self.tail_mean, beyond)
 
@@ -274,12 +274,12 @@ class UnboundedLaw(_Geometric):
 
     @cached_property
     def reach(self) -> int:
-        """How far beyond an end a report is believed; one in 2^60 lies further out."""
+        """How far beyond an end a report is accepted; one in 2^60 lies farther out."""
         return geometric_reach(self.rate)
 
     @property
     def extreme_places(self) -> tuple[int, ...]:
-        """The outermost places that are believed."""
+        """The outermost accepted places."""
         return -self.reach, self.steps + self.reach
 
     @property
@@ -290,7 +290,7 @@ class UnboundedLaw(_Geometric):
         return Drawn(self.name, float(loss), None, (0, self.steps), 0, None, exponent)
 
     def weights(self, index: int) -> dict[int, int]:
-        """Refuse: there is no last report."""
+        """Refuse, because there is no last report."""
         raise ValueError("the law must have a table, got unclamped noise, whose reports never end.")
 
     def draw(self, index: int, share: int, entropy: Entropy) -> int:
@@ -320,11 +320,11 @@ class UnboundedLaw(_Geometric):
         return (place >= -self.reach) & (place <= self.steps + self.reach)
 
     def decode(self, place: Places) -> Floats:
-        """Take the report as it is: the noise has mean 0."""
+        """Decode the report as itself: the noise has mean 0."""
         return place.astype(np.float64)
 
     def decode_square(self, place: Places) -> Floats:
-        """Take off the variance of the noise."""
+        """Subtract the variance of the noise."""
         return np.square(place.astype(np.float64)) - 2 * self.tail_variance
 
     def variance(self, index: Indices) -> Floats:

@@ -1,4 +1,4 @@
-"""The ladder of optimal channels that is shipped, and which of them serves a budget.
+"""The ladder of shipped optimal channels, and which of them is used for a budget.
 
 The law of a report must follow from the campaign alone, because devices and fusion centre never
 meet; so it is read from the ladder everywhere, and never solved where it is used. A budget between
@@ -31,7 +31,7 @@ def rungs() -> tuple[float, ...]:
 
 @lru_cache(maxsize=128)
 def programme_at(epsilon: float) -> Programme:
-    """Return the channel that serves a budget.
+    """Return the channel for a budget.
 
     That of its rung; between two rungs the one above, mixed with its own blanket down to the
     budget; above the ladder the highest.

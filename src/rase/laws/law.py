@@ -1,4 +1,4 @@
-"""What a law is: whole numbers that say how a place is drawn, and how it is read.
+"""What a law is: whole numbers that define how a place is drawn and decoded.
 
 One object serves the device (pure Python), the servers (NumPy) and the compiled kernels. From the
 same random word all three draw the same place. A reading stands between two grid points. The law of

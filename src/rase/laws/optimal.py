@@ -1,4 +1,4 @@
-"""The optimal mechanism for a mean: the unbiased channel of least worst variance, as a table."""
+"""The optimal mechanism for a mean: the unbiased channel with the smallest worst variance."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Optimal(RangeRandomizer):
     has_proven_pair: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check that a programme given keeps the budget."""
+        """Check that a given programme keeps the budget."""
         super().__post_init__()
         if self.programme is None:
             return
@@ -106,7 +106,7 @@ class Optimal(RangeRandomizer):
 
     @property
     def channel(self) -> Floats | None:
-        """The probability of each output for each input; None where Duchi's bit serves.
+        """The probability of each output for each input; None if Duchi's bit is used.
 
         Contributors must share one budget.
         """
@@ -148,7 +148,7 @@ class Optimal(RangeRandomizer):
         return exact, exact, np.zeros(exact.shape)
 
     def law(self, epsilon: float) -> RangeLaw:
-        """Return the law that serves a budget; below the ladder that of the bit."""
+        """Return the law for a budget; below the ladder that of the bit."""
         if self.programme is not None:
             return _programme_law(self.programme, self.domain.steps)
         if epsilon < LOWEST_RUNG:
@@ -277,11 +277,11 @@ class ProgrammeLaw(BoundedLaw, RangeLaw):
         return np.asarray(self._places[self._output(place)] == place)
 
     def decode(self, place: Places) -> Floats:
-        """Read each output as its value."""
+        """Decode each output as its value."""
         return np.asarray(self._values[self._output(place)])
 
     def decode_square(self, place: Places) -> Floats:
-        """Read each output as its square value; see `square_values`."""
+        """Decode each output as its square value; see `square_values`."""
         return np.asarray(self.square_values[self._output(place)])
 
     @cached_property

@@ -1,4 +1,4 @@
-"""How small the worst variance can be at best: a lower bound from dual prices, in whole numbers.
+"""A lower bound on the worst variance from dual prices, in whole numbers.
 
 For prices w >= 0 of variance (adding up to at most 1), mu of the mean and nu of the sum, one of
 each for every input x, put g_x(z) = w_x z^2 - mu_x z - nu_x. If for every real z and every pattern

@@ -86,7 +86,7 @@ class Parts:
 
     @property
     def numbers(self) -> tuple[int, int, int, int, int, int, int, int]:
-        """What the compiled kernel goes by; without a window it is led to one of weight 1."""
+        """The numbers for the compiled kernel; without a window they describe one of weight 1."""
         near, far = (self.near, self.far) if self.near else (1, 1)
         # All words belong to the window where there is no bit, which a slope of 0 says.
         first = self.window_total % WORD

@@ -30,7 +30,7 @@ _CLOSE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Hold one output of the upper half; its mirror image has value -z and the mirrored inputs.
+    """One output of the upper half; its mirror image has value -z and the mirrored inputs.
 
     Args:
         value: What a report of it is read as, z, in widths of the range from its middle.
@@ -43,7 +43,7 @@ class Output:
     favoured: int
 
     def __post_init__(self) -> None:
-        """Refuse what is no probability."""
+        """Refuse values that are not probabilities."""
         if not (math.isfinite(self.value) and self.value >= 0):
             raise ValueError(f"value must be 0 or greater and finite, got {self.value}.")
         if not 0 < self.mass <= 1:
@@ -55,7 +55,7 @@ class Output:
 # Without slots, because what follows from the outputs is computed once and kept.
 @dataclass(frozen=True)
 class Programme:
-    """Hold one optimal channel with the proof of how good it can be at best.
+    """One optimal channel, with the proof of how good any channel can be.
 
     Args:
         epsilon: The budget it was solved for.
@@ -123,7 +123,7 @@ class Programme:
 
     @cached_property
     def blanket(self) -> int:
-        """How many of 2^64 words say nothing of the reading: the least weight of each output."""
+        """How many of 2^64 words are independent of the reading: each output's smallest weight."""
         return sum(map(min, zip(*self.rows, strict=True)))
 
     def blanket_share(self, epsilon: float) -> int:

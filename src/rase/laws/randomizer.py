@@ -76,7 +76,7 @@ class Randomizer(ABC):
 
     @property
     def guarantee(self) -> LocalDP:
-        """What one report promises; with several budgets, to the contributor with the largest."""
+        """The guarantee of one report; with several budgets, that of the largest."""
         return LocalDP(self.budgets[-1])
 
     @property
@@ -209,7 +209,7 @@ class Randomizer(ABC):
             epsilon: Their budgets, aligned with them, where contributors differ.
 
         Raises:
-            ValueError: If there is such a place.
+            ValueError: If a place cannot be drawn.
         """
         is_drawn = self._by_budget(lambda law, part: law.is_place(part), places, epsilon)
         if not is_drawn.all():

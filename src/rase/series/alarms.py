@@ -80,7 +80,7 @@ class AlarmRule:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Hold what a rule says of a round.
+    """What a rule says of a round.
 
     Args:
         value: The mean over its rounds; for a change, how far it differs from the one before.

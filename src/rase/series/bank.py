@@ -82,7 +82,7 @@ _FORMAT: Final = b"rase-bank-7\n"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Belief:
-    """Hold what the bank believes of a round's mean, for each run.
+    """What the bank believes of a round's mean, for each run.
 
     Args:
         means: The mean of all models; where they reach beyond the range, a value inside it, never

@@ -179,7 +179,7 @@ class Record:
 
 
 class Rounds(list[RoundResult]):
-    """Hold rounds in the order of time: a list that can show itself.
+    """Rounds in the order of time: a list that a notebook shows as a table.
 
     `rase.run_table` returns one.
 

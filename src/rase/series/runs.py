@@ -28,7 +28,7 @@ _NEARLY = 0.07
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunMeans:
-    """Hold the unbiased means of rounds, one run a row.
+    """The unbiased means of rounds, one run a row.
 
     Args:
         values: The means.
@@ -48,7 +48,7 @@ class RunMeans:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs:
-    """Hold the errors of runs against the truth, one number a run: of the rounds scored.
+    """The errors of runs against the truth, one number a run: of the rounds scored.
 
     Args:
         tracked: The root mean square error of ``tracked``.

@@ -15,7 +15,7 @@ __all__ = ["ErrorTally", "WindowResult", "Windows", "mean_of_window"]
 
 @dataclass(frozen=True, slots=True)
 class WindowResult:
-    """Hold Win(t, w) of a run of rounds.
+    """Win(t, w) of consecutive rounds.
 
     Args:
         start_ms: When the window's first round began.

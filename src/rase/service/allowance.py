@@ -34,7 +34,7 @@ def epsilon_of_rounds(campaign: Campaign, rounds: int) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """Hold what owners were said to allow; None where nobody said anything.
+    """What owners were said to allow; None where nobody said anything.
 
     An owner who says nothing allows what the campaign asks for, but never more than 4.5 a report
     and 8 a day, and all of it for 30 days. More takes two words: the owner's, as a number here, and

@@ -64,7 +64,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Hold the result of one check.
+    """The result of one check.
 
     Args:
         where: The folder or server that was looked at.

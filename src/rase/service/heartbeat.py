@@ -31,7 +31,7 @@ KeyRow: TypeAlias = tuple[int, int, int, int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """Hold what one process said of itself.
+    """What one process said of itself.
 
     Args:
         part: What it does: "intake", "closer" or "fusion".

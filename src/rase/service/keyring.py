@@ -49,7 +49,7 @@ _IDS: Final = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicKeys:
-    """Hold the public keys of one server, as its operator sends them to the other.
+    """The public keys of one server, as its operator sends them to the other.
 
     Args:
         role: Whose they are.

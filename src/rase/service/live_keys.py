@@ -21,7 +21,7 @@ _Stamp: TypeAlias = tuple[tuple[str, int, int, int], ...]
 
 
 class LiveKeys:
-    """Hold the keys that a server's settings name now.
+    """The keys that a server's settings name now.
 
     Args:
         role: The server.

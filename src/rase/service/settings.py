@@ -23,7 +23,7 @@ __all__ = ["DatabaseSetting", "PathSetting", "Settings", "load_settings"]
 
 
 class Settings(BaseModel):
-    """Hold the settings of one section; a field that is not known is a mistake."""
+    """The settings of one section; a field that is not known is a mistake."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 

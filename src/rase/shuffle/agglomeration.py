@@ -18,7 +18,7 @@ Edges = NDArray[np.int64]
 
 
 class Cluster(NamedTuple):
-    """Hold what a merge cost may look at: the size of a group, its lowest and highest item."""
+    """What a merge cost may look at: the size of a group, its lowest and highest item."""
 
     size: int
     low: int

@@ -24,7 +24,7 @@ _LOCAL_FROM = 0.05
 
 @dataclass(frozen=True, slots=True)
 class OrderAttack:
-    """Hold the success of the best observer of order alone.
+    """The success of the best observer who sees only the order.
 
     Args:
         n: How many reports were shuffled.

@@ -24,7 +24,7 @@ def number_at_least(name: str, value: object, *, least: float) -> float:
     """Return ``value`` as a float, or refuse it; infinity passes, NaN does not.
 
     Raises:
-        TypeError: If it is not a number.
+        TypeError: If the budget is not a number.
         ValueError: If it is below ``least`` or NaN.
     """
     if isinstance(value, bool | str) or not hasattr(value, "__float__"):
@@ -39,7 +39,7 @@ def positive_number(name: str, value: object) -> float:
     """Return ``value`` as a finite float above 0, or refuse it.
 
     Raises:
-        TypeError: If it is not a number.
+        TypeError: If the budget is not a number.
         ValueError: If it is not above 0, or not finite.
     """
     number = number_at_least(name, value, least=0.0)

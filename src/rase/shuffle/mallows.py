@@ -36,7 +36,7 @@ _MEAN_SERIES = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 
 
 @dataclass(frozen=True, slots=True)
 class Mallows:
-    """Hold a Mallows law over the orders of n items around the identity (Eq. 4).
+    """A Mallows law over the orders of n items around the identity (Eq. 4).
 
     Args:
         n: How many items.

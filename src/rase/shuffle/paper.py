@@ -50,7 +50,7 @@ class Line9(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PaperPlan:
-    """Hold the decision of lines 1 to 7 for one round, before anything is drawn.
+    """The decision of lines 1 to 7 for one round, before anything is drawn.
 
     Args:
         rank: The data permutation (Eq. 6).

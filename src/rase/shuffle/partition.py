@@ -21,7 +21,7 @@ __all__ = ["Partition", "group_width", "sensitivity"]
 
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class Partition:
-    """Hold the disjoint groups that contributors belong to, ξ in the paper.
+    """The disjoint groups of contributors, ξ in the paper.
 
     Args:
         labels: One label for each contributor: whatever is hashable. Contributors with equal

@@ -25,7 +25,7 @@ RefinementMethod = Literal["contiguous", "agglomerative", "connected"]
 
 @dataclass(frozen=True, slots=True)
 class Refinement:
-    """Hold a refined partition and what is known of it.
+    """A refined partition, and what is known about it.
 
     Args:
         partition: The new groups of contributors.

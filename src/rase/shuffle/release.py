@@ -100,7 +100,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Release:
-    """Hold shuffled values and their manifest; it never holds the permutation.
+    """Shuffled values and their manifest, never the permutation.
 
     Args:
         values: The reports (or rows) in the order of release.

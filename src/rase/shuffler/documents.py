@@ -53,7 +53,7 @@ class PolicyRefused(WireError):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Hold what the shuffler's operator agrees to, on behalf of the owners of devices.
+    """What the shuffler's operator agrees to, on behalf of the owners of devices.
 
     Args:
         max_epsilon: The largest epsilon of a report.
@@ -132,7 +132,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """Hold one version of a campaign that both servers signed.
+    """One version of a campaign that both servers signed.
 
     Args:
         hash: CH.

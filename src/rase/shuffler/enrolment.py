@@ -71,7 +71,7 @@ class NotEnrolled(WireError):
 
 @dataclass(frozen=True, slots=True)
 class Enrolled:
-    """Hold what a device gets once; the shuffler keeps only a hash of it.
+    """What a device gets once; the shuffler keeps only a hash of it.
 
     Args:
         device: The device's handle.

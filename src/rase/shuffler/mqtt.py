@@ -60,7 +60,7 @@ async def mqtt_intake(
 
 
 class MqttIntake:
-    """Hold the session of one intake process.
+    """The session of one intake process.
 
     Args:
         handler: Checks and stores reports.

@@ -272,7 +272,7 @@ async def keep_running(command: Sequence[str], telemetry: Telemetry) -> AsyncIte
 
 
 class _Keeper:
-    """Hold the process that runs now."""
+    """The process that runs now."""
 
     def __init__(self, command: Sequence[str], telemetry: Telemetry) -> None:
         self._command = command

@@ -25,7 +25,7 @@ class LeaseLost(StorageError):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Hold the right to close one round, for some time.
+    """The right to close one round, for some time.
 
     Args:
         campaign_hash: CH of its campaign.

@@ -77,7 +77,7 @@ def open_postgres(
 
 
 class PostgresDatabase:
-    """Hold a few connections to one schema of a database.
+    """A small pool of connections to one schema of a database.
 
     Args:
         address: The database.
@@ -115,7 +115,7 @@ class PostgresDatabase:
             yield transaction
 
     def scrub(self) -> bool:
-        """Free the space of what was deleted; its bytes stay until they are written over.
+        """Free the space of deleted rows; their bytes stay until they are overwritten.
 
         Neither they nor what the write-ahead log keeps can be overwritten from here.
         """
@@ -131,10 +131,10 @@ class PostgresDatabase:
         return True
 
     def check(self) -> None:
-        """Refuse a server that does not open, is too old, or does not wait for the disk.
+        """Refuse a server that cannot be opened, is too old, or does not wait for the disk.
 
         Raises:
-            StorageUnusable: If it cannot be used.
+            StorageUnusable: If the server cannot be used.
             StorageUnreachable: If the server does not answer.
         """
         try:
@@ -205,7 +205,7 @@ class PostgresDatabase:
             self._free.release()
 
     def _begin(self, begin: str) -> psycopg.Connection[Row]:
-        """Return a connection on which the first words were said.
+        """Return a connection on which a transaction has begun.
 
         A server that was restarted leaves dead connections behind; nothing was done on them yet, so
         the next one is tried.

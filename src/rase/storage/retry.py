@@ -1,4 +1,4 @@
-"""Repeat a transaction that lost against another: nothing of it was kept, so nothing happens twice.
+"""Repeat a transaction that lost a conflict; it left no trace, so nothing happens twice.
 
 Locks are taken in one order everywhere, so this is rare; PostgreSQL may still choose one of two
 transactions to end.
@@ -16,13 +16,13 @@ _TRIES: Final = 5
 
 
 def retry(work: Callable[[], _T]) -> _T:
-    """Return what work returns, after trying again if its transaction lost against another.
+    """Run work, and repeat it if its transaction lost a conflict; return its result.
 
     Args:
         work: Opens its transaction itself, and can be repeated as a whole.
 
     Raises:
-        StorageContended: If it lost every time.
+        StorageContended: If the transaction lost every time.
     """
     for _ in range(_TRIES - 1):
         try:

@@ -69,7 +69,7 @@ def open_sqlite(path: Path, *, migrations: str) -> "SqliteDatabase":
 
 
 class SqliteDatabase:
-    """Hold the connections to one file: one that writes, and readers as many as are used at once.
+    """The connections to one file: one writer, and as many readers as are in use.
 
     Args:
         path: An existing file, or an empty one.
@@ -110,7 +110,7 @@ class SqliteDatabase:
         """Refuse a damaged file.
 
         Raises:
-            StorageUnusable: If it is one.
+            StorageUnusable: If the file is damaged.
         """
         with self._connection(may_write=True) as connection:
             found = connection.execute("PRAGMA quick_check(1)").fetchone()
@@ -121,7 +121,7 @@ class SqliteDatabase:
         """Refuse a file that another process has open.
 
         Raises:
-            StorageBusy: If one has.
+            StorageBusy: If another process has the file open.
         """
         self.close()
         connection = sqlite3.connect(self._path, timeout=0.1, isolation_level=None)
@@ -225,7 +225,7 @@ class _SqliteTransaction:
     def _insert(
         self, table: str, columns: Sequence[str], rows: Sequence[Parameters], *, key: int
     ) -> list[bool]:
-        """Insert all at once, or up to the first that is there already and the rest one by one.
+        """Insert all rows at once; after the first duplicate insert the rest one by one.
 
         One statement for all gives the interpreter's lock away once, not once a row. OR FAIL keeps
         the rows before the first conflict, and so needs no journal of its own.
@@ -251,5 +251,5 @@ class _SqliteTransaction:
 
 
 def _conflict_message(table: str, columns: Sequence[str]) -> str:
-    """Return what SQLite says where a row of a key is there already."""
+    """Return SQLite's message for a duplicate key."""
     return f"UNIQUE constraint failed: {', '.join(f'{table}.{name}' for name in columns)}"

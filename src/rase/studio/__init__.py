@@ -1,1 +1,1 @@
-"""Studio: Explorer and attack lab as a program on one's own machine, apart from every server."""
+"""Studio: Explorer and attack lab as a local program, separate from every server."""

@@ -1,4 +1,4 @@
-"""The process that attacks: reads a job from its folder, reports steps on stdout, leaves files.
+"""The attack process: it reads a job from its folder, reports steps on stdout, writes files.
 
 Apart from the server, so that a long attack cannot slow it, a crash cannot end it, and the lab's
 packages are never loaded there. Run as ``python -m rase.studio.attack_worker FOLDER``.
@@ -23,7 +23,7 @@ _MOST_CELLS: Final = 20_000_000
 
 
 def main(folder: Path) -> int:
-    """Do the job of a folder; return 0, or 1 after a sentence on what was wrong."""
+    """Run the job of a folder; return 0, or 1 after printing what was wrong."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = _MOST_MEMORY if hard == resource.RLIM_INFINITY else min(_MOST_MEMORY, hard)
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))

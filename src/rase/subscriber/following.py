@@ -113,7 +113,7 @@ _MAX_RETRY_DIGITS = 9  # eleven days, in milliseconds
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """Hold one event.
+    """One event.
 
     Args:
         id: Its number, for resuming; empty if it has none.

@@ -18,7 +18,7 @@ __all__ = ["AsyncOperator", "Raw"]
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Hold an answer as it came, to be handed on.
+    """An answer as it came, to be handed on.
 
     Args:
         body: Its bytes.

@@ -412,7 +412,7 @@ class TimeColumn:
         )
 
     def _refuse_mixture(self, column: Any, first_row: int) -> None:
-        """Hold all batches to one way of writing: a clock without a zone is another clock."""
+        """All batches to one way of writing: a clock without a zone is another clock."""
         has_zone = pc.match_substring_regex(column, _ZONE).to_numpy(zero_copy_only=False)
         odd = np.flatnonzero(has_zone != (has_zone[0] if self.has_zone is None else self.has_zone))
         if len(odd):

@@ -73,7 +73,7 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Hold the files of a table, in the order in which their rows count.
+    """The files of a table, in the order in which their rows count.
 
     Args:
         place: What was asked for, as it was typed.

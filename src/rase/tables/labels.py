@@ -33,7 +33,7 @@ CELLS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Hold the label of each device, and the fewest reports that an answer has behind it.
+    """The label of each device, and the fewest reports that an answer has behind it.
 
     Args:
         names: The labels; those of the device numbers below. ``other`` is the last.

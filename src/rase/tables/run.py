@@ -433,7 +433,7 @@ class LocalRun(TableRun):
         return part
 
     def _learn(self, feedback: RangeFeedback) -> Iterator[RoundResult]:
-        """Hold the readings of the table: choices follow from released rounds, one by one."""
+        """The readings of the table: choices follow from released rounds, one by one."""
         self._key = RunKey.draw_key(self._rng)
         parts = []
         for chunk in self._source.chunks():

@@ -25,7 +25,7 @@ _UNITS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Return a number with a few digits that count; a dash if there is none.
+    """Return a number with its significant digits; a dash if there is none.
 
     Example:
         >>> number(187.23456), number(-0.0001234), number(12345678), number(None), number(3)
@@ -48,7 +48,7 @@ def number(value: float | None, digits: int = 4) -> str:
 def near(
     value: float | None, low: float | None, high: float | None, places: int | None = None
 ) -> str:
-    """Return an estimate with as many digits as its interval is worth.
+    """Return an estimate with as many digits as its interval justifies.
 
     Args:
         value: The estimate, or an end of its interval.
@@ -97,7 +97,7 @@ def decimals(rows: Iterable[Mapping[str, Any]]) -> int | None:
 
 
 def _worth(low: float | None, high: float | None) -> int | None:
-    """Return how many decimals an interval is worth; None if that cannot be said."""
+    """Return how many decimals an interval justifies; None if unknown."""
     if low is None or high is None or not high > low:
         return None
     # A quarter of the interval is about one standard error; three of its digits are kept.
@@ -177,7 +177,7 @@ def each(seconds: float) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return a text that begins as sentences do.
+    """Return a text that begins with a capital letter.
 
     Example:
         >>> sentence("mean power"), sentence("")

@@ -1,4 +1,4 @@
-"""What a campaign promises to the owners of devices, in sentences that they can hold it to."""
+"""The promises of a campaign to the owners of devices, as sentences."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ _SHUFFLES = {
 
 
 def promises(campaign: Campaign) -> list[str]:
-    """Return what a campaign promises by its signed terms, one sentence each."""
+    """Return the promises in a campaign's signed terms, one sentence each."""
     window_s, budget = campaign.window * campaign.round_s, campaign.window_budget
     is_promising = campaign.delta is not None
     return [
@@ -44,7 +44,7 @@ def promises(campaign: Campaign) -> list[str]:
 
 
 def in_words(claim: Claim, span: str, *, colluding: int = 0) -> str:
-    """Return both promises of a claim: in numbers, and as what they mean.
+    """Return both promises of a claim, as numbers and in words.
 
     Args:
         claim: The claim.

@@ -38,7 +38,7 @@ class Reachable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """Hold how a broker is reached.
+    """How a broker is reached.
 
     Args:
         url: mqtts://host:port, or mqtt:// on this machine.

@@ -31,7 +31,7 @@ _CLASSES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """Hold one entity.
+    """One entity.
 
     Args:
         key: Its name among the entities of the device.
@@ -48,7 +48,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
-    """Hold a device with its entities.
+    """A device with its entities.
 
     Args:
         id: The device's id, of letters, digits, - and _.

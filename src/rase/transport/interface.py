@@ -19,7 +19,7 @@ class Unreachable(RaseError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Hold what the other side answered.
+    """What the other side answered.
 
     Args:
         status: The HTTP status.

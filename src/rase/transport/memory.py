@@ -27,7 +27,7 @@ FAULTS: tuple[Fault, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Hold one message as a service gets it.
+    """One message as a service gets it.
 
     Args:
         method: GET or POST.

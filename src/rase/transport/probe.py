@@ -46,7 +46,7 @@ def probing(broker: Broker) -> "Iterator[BrokerProbe]":
 
 
 class BrokerProbe:
-    """Hold one short connection.
+    """One short connection.
 
     Args:
         broker: How the broker is reached.

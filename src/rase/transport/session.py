@@ -26,7 +26,7 @@ _FAREWELL_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """Hold one message as the broker brought it.
+    """One message as the broker brought it.
 
     Args:
         topic: Where it was published.

@@ -59,7 +59,7 @@ class KeyState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyConfig:
-    """Hold one public HPKE key with its suite and times.
+    """One public HPKE key with its suite and times.
 
     Args:
         role: Whose key it is.
@@ -107,7 +107,7 @@ class KeyConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keyset:
-    """Hold the public keys of both servers; devices fetch it again at least every ``cache_s``.
+    """The public keys of both servers; devices fetch it again at least every ``cache_s``.
 
     Args:
         version: One more for each change; a device never goes back.
@@ -203,7 +203,7 @@ class Keyset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpeningKey:
-    """Hold a server's private HPKE key; it never shows it.
+    """A server's private HPKE key; it never shows it.
 
     Args:
         role: Whose key it is.
@@ -262,7 +262,7 @@ class OpeningKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SigningKey:
-    """Hold a server's private Ed25519 key; it never shows it.
+    """A server's private Ed25519 key; it never shows it.
 
     Args:
         role: Whose key it is.

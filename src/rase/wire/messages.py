@@ -72,7 +72,7 @@ _BATCH_PARTS = [bytes, int, int, list, list]
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Hold what the shuffler reads before it opens anything: 14 bytes in the clear.
+    """What the shuffler reads before it opens anything: 14 bytes in the clear.
 
     Args:
         key_id: The number of the shuffler's key.
@@ -112,7 +112,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Hold what only the fusion centre reads: a noisy value as a place on the public grid.
+    """What only the fusion centre reads: a noisy value as a place on the public grid.
 
     Args:
         round: The round of the report; the first of its block where the campaign carries rounds.
@@ -165,7 +165,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Hold what the shuffler's closer alone reads: three bytes in front of the inner envelope.
+    """What the shuffler's closer alone reads: three bytes in front of the inner envelope.
 
     Neither the network nor the intake can open them, and the fusion centre never gets them.
 
@@ -222,7 +222,7 @@ class LabelCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Hold the shuffled inner envelopes of one round and one key of the fusion centre.
+    """The shuffled inner envelopes of one round and one key of the fusion centre.
 
     Args:
         campaign_hash: CH, the hash of the campaign.
@@ -284,7 +284,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchManifest:
-    """Hold what the shuffler says of a batch; it signs this and stands for it.
+    """What the shuffler says of a batch; it signs this and stands for it.
 
     Args:
         batch_id: SHA-256 of the batch's body.

@@ -19,7 +19,7 @@ __all__ = ["OpenedOuter", "OuterOpener"]
 
 
 class OpenedOuter(NamedTuple):
-    """Hold what the shuffler finds: its mark, and an envelope that it cannot open."""
+    """What the shuffler finds: its mark, and an envelope that it cannot open."""
 
     round: int
     mark: Mark

@@ -167,7 +167,7 @@ PROBLEM_TYPES: Final[Mapping[str, ProblemType]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Hold one refusal as it is sent.
+    """One refusal as it is sent.
 
     Args:
         type: The kind of refusal.

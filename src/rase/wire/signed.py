@@ -47,7 +47,7 @@ _REMEMBERED: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class PinnedKeys:
-    """Hold the public Ed25519 keys that a party trusts, got by another way than the network.
+    """The public Ed25519 keys that a party trusts, got by another way than the network.
 
     Args:
         fusion: The fusion centre's.
@@ -81,7 +81,7 @@ class PinnedKeys:
 
 @dataclass(frozen=True, slots=True)
 class SignedCampaign:
-    """Hold a campaign with the signatures of both servers.
+    """A campaign with the signatures of both servers.
 
     Make it of a campaign and two results of `signature_of`; `from_bytes` checks them.
 
@@ -124,7 +124,7 @@ class SignedCampaign:
 
 @dataclass(frozen=True, slots=True)
 class SignedKeyset:
-    """Hold a keyset with the signatures of both servers.
+    """A keyset with the signatures of both servers.
 
     Args:
         keyset: The keyset.
@@ -157,7 +157,7 @@ class SignedKeyset:
 
 @dataclass(frozen=True, slots=True)
 class SignedManifest:
-    """Hold a batch's manifest with the shuffler's signature.
+    """A batch's manifest with the shuffler's signature.
 
     Args:
         manifest: The manifest.

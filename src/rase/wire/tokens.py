@@ -54,7 +54,7 @@ _MAX_S = 2**40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenKey:
-    """Hold the public key of one token window.
+    """The public key of one token window.
 
     Args:
         campaign: The campaign's id.
@@ -131,7 +131,7 @@ class TokenKey:
 
 @dataclass(frozen=True, slots=True)
 class SignedTokenKey:
-    """Hold a key with the signatures of registrar and shuffler.
+    """A key with the signatures of registrar and shuffler.
 
     Args:
         key: The key.
@@ -206,7 +206,7 @@ def key_in_round(keys: Iterable[TokenKey], campaign: str, round: int) -> TokenKe
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
-    """Hold what a device asks of the registrar: signatures of all its blinded tokens of a window.
+    """What a device asks of the registrar: signatures of all its blinded tokens of a window.
 
     Args:
         device_key: The device's public Ed25519 key.

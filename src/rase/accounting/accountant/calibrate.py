@@ -166,7 +166,7 @@ _Law = Callable[[float], Randomizer]
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """Hold the promise to keep, and what is known of it before any law is looked at."""
+    """The promise to keep, and what is known of it before any law is looked at."""
 
     shuffled_epsilon: float
     delta: float

@@ -41,7 +41,7 @@ _LEAST_DELTA = 1e-90
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Hold a pair that dominates some rounds, of which all questions are answered.
+    """A pair that dominates some rounds, of which all questions are answered.
 
     Guarantee: every number is an upper bound for two histories that differ in one contributor's
     readings, in one or all of the rounds (tests/accounting/accountant/test_pair.py enumerates
@@ -192,7 +192,7 @@ def _deviation(losses: Losses) -> float:
 
 
 class Sums:
-    """Hold the law of the loss of many rounds and bound its delta from above.
+    """The law of the loss of many rounds, with its delta bounded from above.
 
     Args:
         parts: The losses of one round of each law, and how many rounds it has.

@@ -37,7 +37,7 @@ _FAR_MASS = 1e-7
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Losses:
-    """Hold the law of the loss ln P/Q under P.
+    """The law of the loss ln P/Q under P.
 
     Args:
         values: The losses.

@@ -50,7 +50,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Hold one line of the ledger's history.
+    """One line of the ledger's history.
 
     Args:
         campaign: Whose report it was.
@@ -65,7 +65,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class CampaignStatus:
-    """Hold how one campaign stands in its present round.
+    """How one campaign stands in its present round.
 
     Args:
         limits: The campaign's limits.
@@ -90,7 +90,7 @@ class CampaignStatus:
 
 @dataclass(frozen=True, slots=True)
 class LedgerStatus:
-    """Hold how the whole ledger stands.
+    """How the whole ledger stands.
 
     Args:
         time_s: The present second.
@@ -170,7 +170,7 @@ def _campaign_status(book: Book, limits: CampaignLimits, time_s: int) -> Campaig
 
 @dataclass(frozen=True, slots=True)
 class StoredReport:
-    """Hold a report that was paid for and stored, ready to be sent any number of times.
+    """A report that was paid for and stored, ready to be sent any number of times.
 
     Args:
         campaign: Whose report it is.

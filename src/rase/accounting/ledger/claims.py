@@ -22,7 +22,7 @@ _CLOSE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Hold what one report counts.
+    """What one report counts.
 
     Args:
         place: The second at which its round begins.

@@ -175,7 +175,7 @@ def create_ledger(path: Path) -> None:
 
 
 class LedgerFile:
-    """Hold one open ledger; every mishap becomes `LedgerUnusable`.
+    """One open ledger; every mishap becomes `LedgerUnusable`.
 
     A handle belongs to one thread of one process. Any number of processes may hold one each.
 

@@ -48,7 +48,7 @@ _CENTURY_S = 3_155_760_000
 
 @dataclass(frozen=True, slots=True)
 class CampaignLimits:
-    """Hold the budgets of one campaign on this device.
+    """The budgets of one campaign on this device.
 
     Guarantee: in *any* ``window`` consecutive rounds the reports of this campaign spend at most
     ``window_epsilon`` together (w-event privacy, Kellaris et al. 2014). Neighbours: two streams of
@@ -119,7 +119,7 @@ class CampaignLimits:
 
 @dataclass(frozen=True, slots=True)
 class OwnerLimits:
-    """Hold what the owner of a device allows to all campaigns together.
+    """What the owner of a device allows to all campaigns together.
 
     Campaigns have rounds of different length, so the owner's budget runs over time: the rounds that
     *begin* within any ``span_s`` seconds spend at most ``span_epsilon`` together.
@@ -204,7 +204,7 @@ def _check_whole(name: str, value: int, *, lowest: int = 1, highest: int) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Hold what one report would cost.
+    """What one report would cost.
 
     Args:
         round: The round it belongs to.

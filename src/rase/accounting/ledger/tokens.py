@@ -13,7 +13,7 @@ __all__ = ["StoredWindow", "TokenStock"]
 
 @dataclass(frozen=True, slots=True)
 class StoredWindow:
-    """Hold what is stored of a token window.
+    """What is stored of a token window.
 
     Args:
         campaign: The campaign's id.

@@ -18,7 +18,7 @@ __all__ = ["Charge", "first_free", "fullest"]
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """Hold what one report spends.
+    """What one report spends.
 
     Args:
         place: Where it stands: its round, or the second its round begins.

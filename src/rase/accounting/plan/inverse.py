@@ -36,7 +36,7 @@ _CLOSE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Hold a parameter that meets a wish, or why there is none.
+    """A parameter that meets a wish, or why there is none.
 
     Args:
         value: The parameter; None if no value meets the wish.
@@ -53,7 +53,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """Hold what an error depends on.
+    """What an error depends on.
 
     Args:
         value_range: The public range.

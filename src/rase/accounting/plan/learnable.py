@@ -49,7 +49,7 @@ class Answerable:
 
 @dataclass(frozen=True, slots=True)
 class Learnable:
-    """Hold what a fleet can learn.
+    """What a fleet can learn.
 
     Args:
         devices: How many devices report in each round.

@@ -23,7 +23,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Hold what was asked of the planner, checked.
+    """What was asked of the planner, checked.
 
     Args:
         value_range: The public range.
@@ -59,7 +59,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRow:
-    """Hold the expected error of an estimator.
+    """The expected error of an estimator.
 
     Args:
         estimator: Its name.
@@ -77,7 +77,7 @@ class ErrorRow:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """Hold the error of an estimator at a candidate epsilon, per window, for `Plan.curve_readings`.
+    """The error of an estimator at a candidate epsilon, per window, for `Plan.curve_readings`.
 
     Args:
         epsilon: The candidate.
@@ -97,7 +97,7 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True)
 class PrecisionMet:
-    """Hold how far the (beta, rho) asked for is met.
+    """How far the (beta, rho) asked for is met.
 
     Args:
         epsilon_bound: The bound ε* as printed (Lemma 1); it serves readings at the upper end only.
@@ -116,7 +116,7 @@ class PrecisionMet:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """Hold what reporting for some time costs a device.
+    """What reporting for some time costs a device.
 
     Args:
         name: ``report``, ``window``, ``day`` or ``month`` (30 days).
@@ -162,7 +162,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Hold an error wished for and what would meet it, each with all else as it is.
+    """An error wished for and what would meet it, each with all else as it is.
 
     Args:
         error: The root mean square error wished for, of the window's mean.
@@ -188,7 +188,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """Hold what the planner would do, and why.
+    """What the planner would do, and why.
 
     Args:
         mechanism: The mechanism.

@@ -26,7 +26,7 @@ _HOUR_S = 3600
 
 @dataclass(frozen=True, slots=True)
 class PublishedMean:
-    """Hold what one published mean a round gives away to whoever sees nothing else.
+    """What one published mean a round gives away to whoever sees nothing else.
 
     Args:
         epsilon: The epsilon of one round; that of all shuffled reports where a mean says as much.
@@ -60,7 +60,7 @@ class PublishedMean:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """Hold what devices are promised, towards the fusion centre and towards everybody.
+    """What devices are promised, towards the fusion centre and towards everybody.
 
     Args:
         randomizer: What devices report by.

@@ -37,7 +37,7 @@ _LOG_RARE = math.log(1e-15)
 
 @dataclass(frozen=True, slots=True)
 class ReportSchedule:
-    """Hold what a schedule means for a device and for a round.
+    """What a schedule means for a device and for a round.
 
     Args:
         name: ``every``, ``split`` or ``rotate``.

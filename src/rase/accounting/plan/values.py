@@ -31,7 +31,7 @@ SCHEMA = "rase.plan/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Hold what a configuration will do: how wrong it is, and what it promises.
+    """What a configuration will do: how wrong it is, and what it promises.
 
     Args:
         request: What was asked.

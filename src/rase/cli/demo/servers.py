@@ -59,7 +59,7 @@ _SHUTDOWN_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
-    """Hold what the demonstration needs of two servers that run.
+    """What the demonstration needs of two servers that run.
 
     Args:
         shuffler_url: Where devices send.
@@ -156,7 +156,7 @@ def running_servers(folder: Path, clock: FakeClock, *, campaign: Campaign) -> It
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Made:
-    """Hold what both servers are made of: state, counters and keys, each by its role."""
+    """What both servers are made of: state, counters and keys, each by its role."""
 
     databases: dict[Role, Database]
     telemetry: dict[Role, Telemetry]

@@ -49,7 +49,7 @@ _LABEL = 10
 
 @dataclass(frozen=True, slots=True)
 class RecommendedRange:
-    """Hold the answer of ``rase campaign range --json``.
+    """The answer of ``rase campaign range --json``.
 
     Args:
         present: The range of the campaign's newest version.
@@ -68,7 +68,7 @@ class RecommendedRange:
 
 @dataclass(frozen=True, slots=True)
 class RangeChange:
-    """Hold what the recommended range changes of a plan.
+    """What the recommended range changes of a plan.
 
     Args:
         range: Both ranges, and what clipping adds.

@@ -28,7 +28,7 @@ _READINGS = "your readings"
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Hold the forecast for the fleet that was asked for.
+    """The forecast for the fleet that was asked for.
 
     Args:
         forecast: The errors.

@@ -13,7 +13,7 @@ _ESCAPES: Final = str.maketrans(
 
 
 class Markup(str):
-    """Hold text that is HTML already; only this module makes it."""
+    """Text that is already HTML; only this module makes it."""
 
     __slots__ = ()
 

@@ -21,7 +21,7 @@ WEEK_S = 7 * 86400
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Hold what is to come: how many rounds begin, and how many of them could have a report."""
+    """What is to come: how many rounds begin, and how many of them could have a report."""
 
     rounds: int
     reports: int

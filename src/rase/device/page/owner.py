@@ -30,7 +30,7 @@ class Sharing(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """Hold the device as it stands.
+    """The device as it stands.
 
     Args:
         now_s: The present second.
@@ -65,7 +65,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Hold where the page finds everything.
+    """Where the page finds everything.
 
     Args:
         folder: The device's folder.

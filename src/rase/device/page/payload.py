@@ -17,7 +17,7 @@ __all__ = ["Payload", "PayloadPart", "example_payload", "parts_of"]
 
 @dataclass(frozen=True, slots=True)
 class PayloadPart:
-    """Hold some bytes of a report, and who can read them."""
+    """Some bytes of a report, and who can read them."""
 
     name: str
     data: bytes = field(repr=False)
@@ -26,7 +26,7 @@ class PayloadPart:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """Hold a report as it would be sent.
+    """A report as it would be sent.
 
     Args:
         measured: The reading it was made from.

@@ -35,7 +35,7 @@ class _Preset:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """Hold where one number is published.
+    """Where one number is published.
 
     Args:
         topic: The topic.

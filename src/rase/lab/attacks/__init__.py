@@ -1,6 +1,6 @@
-"""Attacks on released reports, one a file behind one protocol; each is imported when asked for.
+"""Attacks on released reports, one per file behind one protocol, imported on demand.
 
-Only the lab attacks: on data one holds, to see what a configuration would give away.
+Only the lab attacks: on your own data, to see what a configuration would reveal.
 """
 
 from importlib import import_module

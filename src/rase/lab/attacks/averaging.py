@@ -1,4 +1,4 @@
-"""Attack `averaging`: noise averages out over rounds, unless somebody breaks the thread."""
+"""Attack `averaging`: noise averages out over rounds unless reports cannot be linked."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -92,7 +92,7 @@ def error_by_rounds(
     rounds: Sequence[int],
     rng: Random | None = None,
 ) -> Floats:
-    """Return how wrong an observer is about each device's mean after watching its slot.
+    """Return an observer's error about each device's mean after watching its slot.
 
     Args:
         panel: The readings, without gaps.

@@ -1,4 +1,4 @@
-"""Attack `bayes`: the exact posterior of each report's sender, taken by itself."""
+"""Attack `bayes`: the exact posterior of the sender of each single report."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -36,7 +36,7 @@ class BayesAttack:
     cost: ClassVar[str] = "n log n"
 
     def guess(self, case: Case) -> Guesses:
-        """Rank the devices once for each bin of reports, and look every report up."""
+        """Rank the devices once per bin of reports, and look up every report."""
         likelihood = case_likelihood(case, self.bins)
         posterior = (likelihood.table / likelihood.table.sum(axis=0)).T
         ranked = best_first(posterior)

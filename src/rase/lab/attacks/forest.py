@@ -89,7 +89,7 @@ def forest_guesses(
 
 
 def _predict_blocks(forest: Any, asked: Floats, keep: int) -> Iterator[tuple[Codes, Floats]]:
-    """Yield a block of rows at a time, since rows x classes may be too many numbers."""
+    """Yield blocks of rows, because rows x classes may be too large."""
     for first in range(0, len(asked), _ROWS_AT_ONCE):
         shares = forest.predict_proba(asked[first : first + _ROWS_AT_ONCE])
         best = np.argsort(-shares, axis=1, kind="stable")[:, :keep]

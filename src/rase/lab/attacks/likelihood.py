@@ -1,4 +1,4 @@
-"""How likely each report is for each device: known readings carried through the exact noise.
+"""The likelihood of each report for each device, from known readings and the exact noise.
 
 The attackers of the second kind do not learn from released records. They know how each device's
 readings are distributed and how the public mechanism draws a report, and compute.
@@ -22,7 +22,7 @@ _FLOOR = 1e-17
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ReadingModel:
-    """Hold what is known of each device's readings: weights on points.
+    """What is known about each device's readings: weights on points.
 
     Args:
         points: The readings that may occur, ascending.
@@ -37,7 +37,7 @@ class ReadingModel:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Likelihood:
-    """Hold Pr[a report falls into a bin | device], for bins fine enough to matter.
+    """Pr[a report falls into a bin | device], for bins fine enough to matter.
 
     Args:
         table: Probabilities, devices x bins.

@@ -1,4 +1,4 @@
-"""Attack `linkage`: follows each slot over rounds, as if it belonged to one device."""
+"""Attack `linkage`: follow each slot over rounds as if it belonged to one device."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""Attack `mallows_aware`: joins what the order gives away with what the values give away."""
+"""Attack `mallows_aware`: combine what order and values reveal."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -44,7 +44,7 @@ class MallowsAwareAttack:
     cost: ClassVar[str] = "n^3"
 
     def guess(self, case: Case) -> Guesses:
-        """Scale one table a round."""
+        """Scale one table per round."""
         likelihood = case_likelihood(case, self.bins)
         marginals = _Marginals(case)
         keep = min(RANKED, case.n)

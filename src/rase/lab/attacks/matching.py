@@ -36,7 +36,7 @@ class MatchingAttack:
     cost: ClassVar[str] = "n^3"
 
     def guess(self, case: Case) -> Guesses:
-        """Solve one assignment problem a round; the confidence is the report's own posterior."""
+        """Solve one assignment problem per round; the confidence is the report's own posterior."""
         from scipy.optimize import linear_sum_assignment
 
         likelihood = case_likelihood(case, self.bins)

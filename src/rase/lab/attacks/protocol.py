@@ -1,4 +1,4 @@
-"""The interface of every attack: what it may know, what it sees, and what it answers."""
+"""The interface of every attack: what it may know, what it sees, and what it returns."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -22,7 +22,7 @@ Target = Literal["sender", "slot"]
 
 
 class Knowledge(Enum):
-    """Name what an attacker may know beyond the released values and their times."""
+    """What an attacker may know beyond the released values and their times."""
 
     LABELS = "the true sender of each released training record"
     HISTORY = "the raw readings of every device in the training rounds"
@@ -33,7 +33,7 @@ class Knowledge(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Case:
-    """Hold what one attacker is given: the released values, and what it declared to know.
+    """The input of one attacker: the released values, and the knowledge that it declared.
 
     What an attack did not declare is None, so that it cannot use it by accident.
 
@@ -85,7 +85,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Guesses:
-    """Hold an attack's answers, one for each record it was asked about.
+    """An attack's answers, one for each record it was asked about.
 
     Args:
         rounds: The round of each record; of a day's profile, its first round.
@@ -122,7 +122,7 @@ class Attack(Protocol):
 
     @property
     def unit(self) -> Unit:
-        """What a random split parts."""
+        """What a random split separates."""
         ...
 
     @property

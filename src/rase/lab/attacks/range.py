@@ -1,4 +1,4 @@
-"""Attack `range`: who can have sent a report this large?"""
+"""Attack `range`: who can have sent such a large report?"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,7 +15,7 @@ __all__ = ["RangeAttack"]
 
 @dataclass(frozen=True, slots=True)
 class RangeAttack:
-    """Name the sender of outliers alone, from the largest reading of each device.
+    """Name only the senders of outliers, from the largest reading of each device.
 
     A nameplate is enough: a report of 2 kW is not from a lamp. A device is taken to read anything
     up to its largest reading with equal chance; of the devices that reach a report, those that
@@ -42,7 +42,7 @@ class RangeAttack:
     cost: ClassVar[str] = "n log n"
 
     def guess(self, case: Case) -> Guesses:
-        """Rank the devices once for each bin of reports, and look the outliers up."""
+        """Rank the devices once per bin of reports, and look up the outliers."""
         lows, highs = _ranges(case.known_history())
         if case.randomizer is not None:
             grid = case.randomizer.domain

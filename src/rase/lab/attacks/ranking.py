@@ -1,4 +1,4 @@
-"""Ranked guesses from scores: for all devices, or for those nearest on a line."""
+"""Ranked guesses from scores, for all devices or for the nearest on a line."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Run attacks against a scheme: part the records, hand out what was declared, score the answer."""
+"""Run attacks against a scheme: split the records, provide the declared knowledge, score."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -116,7 +116,7 @@ def case_for(
     split: SplitKind = "random",
     seed: int = 0,
 ) -> Case:
-    """Return what an attack is given: the released values, and only what it declared to know.
+    """Return the input of an attack: the released values and only the declared knowledge.
 
     Raises:
         DataError: If there are too few rounds to part.

@@ -1,1 +1,1 @@
-"""The audit: lower bounds on epsilon from samples alone, against what is claimed."""
+"""The audit: lower bounds on epsilon from samples, compared with the claims."""

@@ -1,4 +1,4 @@
-"""Bounds from below on what samples show: Clopper-Pearson intervals of how often an event occurs.
+"""Lower bounds from samples: Clopper-Pearson intervals for the frequency of an event.
 
 If a mechanism is (epsilon, delta)-DP for two inputs, every event E has Pr[E | first] <= e^epsilon
 Pr[E | second] + delta. So any event whose frequencies break this, beyond what chance explains,
@@ -75,7 +75,7 @@ def loss_bound(first: int, second: int, trials: int, *, delta: float, error: flo
 
 
 def departure_bound(counts: Counts, law: Floats, *, error: float) -> float:
-    """Return by how much, as a logarithm, an event is at least likelier than a law says.
+    """Return a lower bound on the log-ratio of an event's probability to that of a law.
 
     The events are both tails of the law at fixed levels, and what each of them leaves, all chosen
     before any sample is seen; the bound is above the truth with probability ``error`` at most

@@ -1,4 +1,4 @@
-"""All that `rase lab audit` audits: every randomizer, device law, shuffler and channel."""
+"""Everything that `rase lab audit` audits: randomizers, device laws, shufflers and channels."""
 
 from collections.abc import Iterator, Sequence
 
@@ -62,7 +62,7 @@ _SLOW, _SLOW_SHARE = "budget-aware unclamped", 0.25
 
 
 def subjects() -> list[AnySubject]:
-    """Return every claim that is audited, in the sequence of tables.
+    """Return every audited claim, in the order of the tables.
 
     Example:
         >>> sorted({subject.kind for subject in subjects()})

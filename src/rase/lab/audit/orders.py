@@ -1,4 +1,4 @@
-"""Claims about orders: of shufflers alone, and of the whole way from readings to a release.
+"""Claims about orders: of shufflers alone, and of whole channels from readings to a release.
 
 Other claims are that an order follows its law: a statistic of it is compared with its exact
 distribution. Two inputs that must not be told apart show faults that are large against rare events.
@@ -51,7 +51,7 @@ _LETTERS = 3
 def order_subject(
     name: str, shuffler: Shuffler, *, claim: float, changed: Sequence[int], single: bool = False
 ) -> Subject:
-    """Claim that the order of release hides in which of two orders reports arrived.
+    """Claim that the order of release hides which of two orders reports arrived in.
 
     All n! releases are told apart, so n is small.
 
@@ -130,7 +130,7 @@ def channel_subject(
     is_ordered: bool = True,
     share: float | None = None,
 ) -> Subject:
-    """Claim that a whole release hides in which of two ways the fleet's readings are.
+    """Claim that a whole release hides which of two sets of readings the fleet has.
 
     Args:
         name: What to call it.
@@ -163,7 +163,7 @@ def channel_subject(
 
 
 def _release_rows(shuffler: Shuffler, rows: Floats, rng: Random, *, single: bool) -> Floats:
-    """Shuffle each row on its own."""
+    """Shuffle each row separately."""
     if isinstance(shuffler, RoundShuffler) and not single:
         return np.asarray(shuffler.shuffle_rounds(rows, rng=rng).values)
     return np.array([shuffler.shuffle(row, rng=rng).values for row in rows])
@@ -266,7 +266,7 @@ def mallows_law_subject(
     theta: float,
     single: bool = False,
 ) -> LawSubject:
-    """Claim that orders are drawn with a theta, no larger and no smaller.
+    """Claim that orders are drawn with exactly this theta.
 
     Args:
         name: What to call it.

@@ -1,4 +1,4 @@
-"""Claims about large rounds, disproved by computation: what the best observer really achieves.
+"""Claims about large rounds, tested by computing what the best observer achieves.
 
 At a delta of 1e-6, or among thousands of reports, no sample shows a fault of a few per cent in what
 shuffled reports are claimed to give away. But the observer who knows all other readings, and weighs

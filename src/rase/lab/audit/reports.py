@@ -66,7 +66,7 @@ class Noise(Protocol):
 def report_subject(
     name: str, noise: Noise, *, claim: float, readings: tuple[float, float] | None = None
 ) -> Subject:
-    """Claim that one report hides which of two readings it is of.
+    """Claim that one report hides which of two readings it came from.
 
     Args:
         name: What to call it.
@@ -193,7 +193,7 @@ def forked_subject(
 
 
 def _in_child(work: Callable[[], Floats]) -> Callable[[], Floats]:
-    """Begin work in a forked process; return what waits for its result."""
+    """Start work in a forked process; return a function that waits for its result."""
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         # Newer Pythons warn of forks next to threads; the child does nothing but draw and write.
@@ -266,7 +266,7 @@ def ledger_retry(device: RangeRandomizer) -> Retry:
 
 @contextmanager
 def _ledger(epsilon: float) -> Iterator[Ledger]:
-    """Open a new ledger with budget for as many rounds as anybody asks for."""
+    """Open a new ledger with a practically unlimited budget."""
     # Nothing in it must outlive the audit, so it need not wait for a disk where memory will do.
     quick = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - a private folder
     with tempfile.TemporaryDirectory(dir=quick) as folder:

@@ -1,4 +1,4 @@
-"""What is audited, and how: two inputs, many samples of each, a claim, and a bound from below."""
+"""What is audited, and how: two inputs, many samples of each, a claim, and a lower bound."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ _PILOT_SHARE = 10
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Describe one claim: that two inputs cannot be told apart better than e^claim.
+    """The claim that two inputs cannot be distinguished better than e^claim.
 
     Args:
         name: What it is called in tables.
@@ -93,7 +93,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class LawSubject:
-    """Describe one claim of another kind: that a number is drawn by a law which is known exactly.
+    """The claim that a number is drawn by a law that is known exactly.
 
     What is bounded from below is how much likelier an event is than the law says; the claim is 0.
     Events are the tails of the law at fixed levels, so no pilot is needed.
@@ -137,7 +137,7 @@ class LawSubject:
 
 @dataclass(frozen=True, slots=True)
 class ProvenSubject:
-    """Describe one claim that is held to what an observer achieves by computation, unsampled.
+    """A claim that is compared with what an observer achieves by computation, without samples.
 
     Args:
         name: What it is called in tables.
@@ -170,7 +170,7 @@ AnySubject: TypeAlias = Subject | LawSubject | ProvenSubject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Hold what an audit found out about one claim.
+    """The result of the audit of one claim.
 
     Args:
         name: The subject's.
@@ -195,7 +195,7 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether the claim stands: the bound from below is not above it."""
+        """Whether the claim holds: the lower bound is not above it."""
         return self.lower_bound <= self.claim
 
     def as_row(self) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def audit_claims(
     confidence: float = CONFIDENCE,
     report_progress: ReportProgress | None = None,
 ) -> list[Finding]:
-    """Audit claims, all of them at one simultaneous confidence.
+    """Audit claims at one simultaneous confidence.
 
     Each of the four bounds of a subject (two probabilities, two directions) may be wrong with an
     equal share of ``1 - confidence`` (Bonferroni), so that with probability ``confidence`` no bound
@@ -270,7 +270,7 @@ def _finding(
 
 
 def _loss(subject: Subject, samples: int, error: float, rng: Random, work: "_Work") -> float:
-    """Return how far two inputs can be told apart at least."""
+    """Return a lower bound on how well two inputs can be distinguished."""
     trials = subject.samples_of(samples)
 
     def count_events(count: int) -> tuple[Counts, Counts]:
@@ -318,14 +318,14 @@ def _counts(
 
 
 def _source(rng: Random | None, subject: AnySubject) -> Random:
-    """Return a source of its own for each subject, so that leaving one out changes no other."""
+    """Return a separate source for each subject, so that leaving one out does not change others."""
     if isinstance(rng, SeededRandom):
         return rng.child(subject.name)
     return SecureRandom() if rng is None else rng
 
 
 class _Work:
-    """Report how much of all the sampling is done."""
+    """Report the progress of the sampling."""
 
     def __init__(
         self,

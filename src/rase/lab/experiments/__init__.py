@@ -1,1 +1,1 @@
-"""The evaluation again: one function for each figure and table, and for what the paper hides."""
+"""The paper's evaluation: one function for each figure and table, and for what it hides."""

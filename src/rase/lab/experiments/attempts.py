@@ -1,4 +1,4 @@
-"""Attacks asked for and summed up: the cells of many trials, and one interval out of them."""
+"""Plan and summarise attacks: the cells of many trials, and one interval from them."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ _DEFAULTS: Mapping[str, Any] = {"alpha": 30.0, "groups": 8, "epsilon": ATTACK_EP
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Hold what an attack achieved over all trials.
+    """The success of an attack over all trials.
 
     The interval is for the mean over fresh noise, order, split and choice of devices, on these
     readings: the mean of the trials' bootstrap intervals, narrowed by the root of their number, or
@@ -128,7 +128,7 @@ def chance_level(chance: float) -> Level:
 
 
 def percent(share: float) -> float:
-    """Return a share in per cent, as many digits as mean anything."""
+    """Return a share in per cent, with its significant digits."""
     return round(100 * share, 2)
 
 

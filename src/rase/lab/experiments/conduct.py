@@ -1,4 +1,4 @@
-"""Run experiments: measure the cells nobody measured yet on all cores, then conclude."""
+"""Run experiments: measure the missing cells on all cores, then conclude."""
 
 import multiprocessing
 import shlex
@@ -30,7 +30,7 @@ class CellEngine(Protocol):
     def __call__(
         self, cells: Sequence[Cell], panel: Panel, /
     ) -> Iterator[tuple[Cell, dict[str, Any]]]:
-        """Yield each cell with its outcome, as they are done."""
+        """Yield each cell with its outcome as it finishes."""
 
 
 def run_experiments(
@@ -111,7 +111,7 @@ def outcomes_of(
 
 
 class _Watch:
-    """Report how far the work has come, and how long the rest will take at the pace so far."""
+    """Report the progress, and the remaining time at the present pace."""
 
     def __init__(self, total: int, done: int, report_progress: ReportProgress | None) -> None:
         self._total, self._done, self._before = total, done, done
@@ -148,7 +148,7 @@ def _measured_by(
 
 @contextmanager
 def _pool(jobs: int, panel: Panel) -> Iterator[ProcessPoolExecutor]:
-    """Open processes that know the panel; whatever happens, none is left behind."""
+    """Open processes that hold the panel; all of them end with the block."""
     pool = ProcessPoolExecutor(
         jobs,
         mp_context=multiprocessing.get_context("spawn"),
@@ -175,7 +175,7 @@ def _measure_here(measure: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def weight(cell: Cell) -> float:
-    """Guess which cells take long: forests on single values, then many devices."""
+    """Estimate which cells take long: forests on single values, then many devices."""
     is_forest = str(cell.settings.get("attack", "")).startswith("value")
     return float(10 * is_forest + cell.settings.get("n", 0) / 1000)
 

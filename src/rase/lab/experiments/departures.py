@@ -1,4 +1,4 @@
-"""What the paper hides: a shuffle that switches itself off, a cliff of bias, and composition."""
+"""What the paper hides: a shuffle that switches itself off, a jump in bias, and composition."""
 
 from collections.abc import Mapping
 
@@ -196,7 +196,7 @@ def _cliff_charts(
 
 
 def composition(setup: Setup) -> Steps:
-    """Watch the same devices for ever more rounds, with and without a shuffle."""
+    """Watch the same devices for more and more rounds, with and without a shuffle."""
     rounds = [
         count for count in (1, 2, 5, 10, 24, 48, 120, 240, 360, 600) if count <= setup.panel.rounds
     ]

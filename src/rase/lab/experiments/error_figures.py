@@ -1,4 +1,4 @@
-"""Fig. 7 to 9: how wrong the estimated mean is, by epsilon and over 25 days."""
+"""Fig. 7 to 9: the error of the estimated mean, by epsilon and over 25 days."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -328,7 +328,7 @@ def _bound_level() -> Level:
 
 
 def _thin_budgets(budgets: Sequence[float]) -> list[float]:
-    """Keep budgets so far apart that one trial tells their errors apart."""
+    """Keep budgets that differ enough for one trial to distinguish their errors."""
     kept = list(budgets[:1])
     for budget in budgets:
         if budget >= 1.5 * kept[-1]:

@@ -28,7 +28,7 @@ _NEAR = {budget: 1.01 if budget <= 4 else 1.05 for budget in _BUDGETS}
 
 
 def optimum(setup: Setup) -> Steps:
-    """Compare the worst variance of every mechanism with the least there can be."""
+    """Compare the worst variance of every mechanism with the smallest possible."""
     del setup  # only formulas and tables decide
     keys = [(name, epsilon) for name in _NAMES for epsilon in _BUDGETS]
     outcomes = yield [
@@ -95,7 +95,7 @@ def optimum(setup: Setup) -> Steps:
 
 
 def low_bits(setup: Setup) -> Steps:
-    """Exclude the wrong one of two candidates from single reports, float noise against ours."""
+    """Exclude the wrong of two candidates from single reports, with float noise and with ours."""
     count = 400 if setup.is_fast else 4000
     names = ("float laplace", *_NAMES)
     budgets = (0.5, 1.0, 2.0, 4.0)

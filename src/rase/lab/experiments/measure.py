@@ -116,7 +116,7 @@ def mean_errors(
     rounds: int,
     seed: int,
 ) -> Measured:
-    """Estimate the mean of many rounds, and report how wrong each estimator is.
+    """Estimate the mean of many rounds, and return the error of each estimator.
 
     The truth is the mean of the readings as devices report them, clipped to the range.
     """
@@ -215,7 +215,7 @@ def watch_slots(
     rounds: Sequence[int],
     seed: int,
 ) -> Measured:
-    """Watch slots for ever more rounds; report how wrong an observer is about a device's mean."""
+    """Watch slots for more and more rounds; return an observer's error about a device's mean."""
     complete = np.flatnonzero(~np.isnan(panel.values).any(axis=0))
     if not complete.size:
         raise DataError("watching needs a device with a reading in every round, got none.")
@@ -305,7 +305,7 @@ def poisoning(
     estimators: Sequence[str],
     seed: int,
 ) -> Measured:
-    """Return how far liars move each estimator of a fleet as large as asked for."""
+    """Return how far liars move each estimator in a fleet of a given size."""
     draw = np.random.default_rng(seed)
     # A larger fleet with the readings of this one: each device is one of the panel's in a round.
     known = panel.values[_spread(panel.rounds, rounds)]
@@ -345,7 +345,7 @@ def _attack_with(name: str, trees: int) -> Attack:
 
 
 def _spread(available: int, wanted: int) -> list[int]:
-    """Choose rounds evenly over all there are."""
+    """Choose evenly spaced rounds."""
     places = np.linspace(0, available - 1, min(wanted, available)).round()
     return [int(place) for place in np.unique(places)]
 
@@ -365,7 +365,7 @@ def _summary(errors: Floats) -> dict[str, float]:
 
 
 def _plain(values: Floats) -> list[float | None]:
-    """Return numbers JSON can hold: none where there is none."""
+    """Return numbers that JSON can represent; null for missing ones."""
     return [None if np.isnan(value) else float(value) for value in values.tolist()]
 
 

@@ -1,4 +1,4 @@
-"""What an experiment is: it asks for cells to be measured, and concludes a study from them."""
+"""What an experiment is: it requests cells, and draws its conclusions from them."""
 
 import hashlib
 import json
@@ -45,7 +45,7 @@ _APPLIANCE_HIGH_W = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Name one measurement: the smallest piece that is computed, cached and resumed.
+    """One measurement, the smallest unit that is computed, cached and resumed.
 
     Args:
         measure: The name of a function in `rase.lab.experiments.measure`.
@@ -63,7 +63,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Say whether a claim holds in what was measured.
+    """Whether a claim holds in the measurements.
 
     Args:
         claim: The claim, as a sentence.
@@ -76,13 +76,13 @@ class Check:
     is_departure: bool = False
 
     def __post_init__(self) -> None:
-        """Make what NumPy calls true or false a plain one."""
+        """Convert NumPy's booleans to plain ones."""
         object.__setattr__(self, "holds", bool(self.holds))
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Hold what one experiment found.
+    """The findings of one experiment.
 
     Args:
         rows: The table behind the picture; all rows have the same columns.
@@ -104,7 +104,7 @@ Steps = Generator[Sequence[Cell], Sequence[Outcome], Findings]
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Hold what all experiments of a run share.
+    """The settings that all experiments of a run share.
 
     Args:
         panel: The readings.
@@ -123,7 +123,7 @@ class Setup:
     is_fast: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse data on which the figures would mean nothing."""
+        """Refuse data for which the figures would be meaningless."""
         if not 1 <= self.trials <= 100:
             raise ValueError(f"trials must be between 1 and 100, got {self.trials}.")
         if not 0 <= self.seed <= 4_000_000:
@@ -176,7 +176,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """Describe one figure or table: what the paper says of it, and how it is measured here.
+    """One figure or table: what the paper says about it, and how it is measured here.
 
     Args:
         name: What one types.
@@ -199,7 +199,7 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """Hold the result of one experiment with everything needed to get it again.
+    """The result of one experiment, with everything needed to reproduce it.
 
     Args:
         name: What one types.

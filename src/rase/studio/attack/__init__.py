@@ -1,4 +1,4 @@
-"""Attack lab: what a configuration gives away, tried on synthetic readings or one's own file.
+"""Attack lab: what a configuration reveals, tried on synthetic readings or your own file.
 
 Never on live reports: the page has no way to them. Attacks run in a process of their own.
 """
@@ -34,7 +34,7 @@ async def show_form(request: Request) -> Response:
 
 
 async def start_run(request: Request) -> Response:
-    """Start a run, or say next to the fields what is wrong."""
+    """Start a run, or show the errors next to their fields."""
     form = await request.form()
     try:
         return await _start(request, form)
@@ -84,7 +84,7 @@ async def show_run(request: Request) -> Response:
 
 
 async def report_progress(request: Request) -> Response:
-    """Say how far a run is."""
+    """Report the progress of a run."""
     return JSONResponse(_run(request).progress(), headers=_FRESH)
 
 
@@ -96,13 +96,13 @@ async def cancel_run(request: Request) -> Response:
 
 
 async def erase_run(request: Request) -> Response:
-    """Remove a run and all that it left."""
+    """Remove a run and its files."""
     await run_in_threadpool(RUNS.erase, _run(request))
     return RedirectResponse(address_of(request, "/attack"), 303)
 
 
 async def download_file(request: Request) -> Response:
-    """Hand out the report or the table of a run that is done."""
+    """Serve the report or the table of a finished run."""
     run, name = _run(request), request.path_params["name"]
     if run.state != "done" or name not in (REPORT_FILE, CSV_FILE):
         raise HTTPException(404, "There is no such file.")

@@ -49,7 +49,7 @@ _USUAL_SCHEMES: Final = ("raw", "br", "rase", "best")
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """Describe a number of the form.
+    """A number in the form.
 
     Args:
         name: Its name.
@@ -107,7 +107,7 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Hold a form as it was filled in, with what is wrong.
+    """A submitted form and its errors.
 
     Args:
         texts: Each box and choice as it was filled in.
@@ -125,7 +125,7 @@ class Wanted:
 
     @classmethod
     def usual(cls) -> "Wanted":
-        """Return the form as it is at first."""
+        """Return the initial form."""
         boxes = {one.name: one.usual for one in NUMBERS}
         return cls({**boxes, **{name: one[0] for name, one in _CHOICES.items()}, "every": ""})
 
@@ -138,7 +138,7 @@ def wanted_of(
     file_name: str,
     file_bytes: int,
 ) -> Wanted:
-    """Return a form that was sent, as a job or with its mistakes.
+    """Return a submitted form, as a job or with its errors.
 
     Args:
         given: Boxes and choices.

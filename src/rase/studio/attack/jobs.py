@@ -1,4 +1,4 @@
-"""Attack runs: one at a time in a process of its own, few in the queue.
+"""Attack runs: one at a time in a separate process, with a short queue.
 
 Data, results and reports lie in a private folder that ends with the run or with the studio.
 """
@@ -48,7 +48,7 @@ class TooManyRuns(Exception):
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """Hold one run.
+    """One run.
 
     Args:
         id: Its name in addresses; cannot be guessed.
@@ -75,12 +75,12 @@ class Run:
         return self.state in ("done", "failed", "cancelled")
 
     def study(self) -> dict[str, Any]:
-        """Return the result of a run that is done."""
+        """Return the result of a finished run."""
         found: dict[str, Any] = json.loads((self.folder / RESULT_FILE).read_text("utf-8"))
         return found
 
     def progress(self) -> dict[str, Any]:
-        """Return how far it is."""
+        """Return the progress."""
         return {
             "state": self.state,
             "done": self.done,
@@ -112,7 +112,7 @@ class Runs:
         self._folder: Path | None = None
 
     def start(self, job: dict[str, Any], *, upload: IO[bytes] | None = None) -> Run:
-        """Put a run into the queue.
+        """Queue a run.
 
         Args:
             job: What the worker reads.
@@ -161,7 +161,7 @@ class Runs:
         return self._runs.get(run_id)
 
     def cancel(self, run: Run) -> None:
-        """End a run that is not over."""
+        """Cancel a run that has not finished."""
         with self._lock:
             if run.is_over:
                 return
@@ -173,7 +173,7 @@ class Runs:
         self._forget_data(run)
 
     def erase(self, run: Run) -> None:
-        """End a run and remove all that it left."""
+        """End a run and remove its files."""
         self.cancel(run)
         shutil.rmtree(run.folder, ignore_errors=True)
         with self._lock:
@@ -193,7 +193,7 @@ class Runs:
             self.erase(run)
 
     def close(self) -> None:
-        """End everything and leave nothing behind; it can be used again."""
+        """Stop all runs and remove their files; the object can be used again."""
         with self._lock:
             runs, thread, folder = list(self._runs.values()), self._thread, self._folder
             self._thread = self._folder = None
@@ -252,7 +252,7 @@ class Runs:
                 )
 
     def _end(self, run: Run, error: str | None) -> None:
-        """Note with the lock held what became of a run, unless it was cancelled."""
+        """Record the outcome of a run unless it was cancelled; the lock must be held."""
         if run.is_over:
             return
         run.ended_s = time.monotonic()
@@ -276,7 +276,7 @@ class Runs:
 
     @staticmethod
     def _forget_data(run: Run) -> None:
-        """Remove the readings; only what was found is kept."""
+        """Remove the readings; only the findings are kept."""
         if run.job.get("file"):
             (run.folder / run.job["file"]).unlink(missing_ok=True)
 

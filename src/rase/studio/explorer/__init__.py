@@ -1,4 +1,4 @@
-"""Explorer: what parameters will do, while one moves them; nothing is measured.
+"""Explorer: predict the effect of parameters interactively; nothing is measured.
 
 One question is one address and one answer: the page for browsers without scripts, the same parts
 and the curves as JSON for those with them, and the curves as CSV.
@@ -40,7 +40,7 @@ _under_way = 0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explored:
-    """Hold an answer.
+    """The answer to a question.
 
     Args:
         asked: The question.
@@ -95,7 +95,7 @@ def explore(asked: Asked, now_s: float) -> Explored:
 
 
 async def show_page(request: Request) -> Response:
-    """Show the page for the question in the address, with what is wrong next to its field."""
+    """Show the page for the question in the address, with errors next to their fields."""
     given = dict(request.query_params)
     found, mistakes = None, {}
     try:
@@ -124,7 +124,7 @@ async def show_page(request: Request) -> Response:
 
 
 async def answer_json(request: Request) -> Response:
-    """Answer a question as JSON, with the page's parts as HTML; or say what is wrong with it."""
+    """Answer a question as JSON with the page's parts as HTML, or with its errors."""
     start = time.perf_counter()
     try:
         found = await _answer(request)

@@ -1,4 +1,4 @@
-"""The Explorer's boxes and sliders: what each is called, its bounds, and where it begins."""
+"""The Explorer's boxes and sliders: name, bounds and initial value of each."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ MOST_DEVICES: Final = 10**7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """Describe a parameter with a number box and a slider.
+    """A parameter with a number box and a slider.
 
     Args:
         name: Its name in the address.
@@ -50,7 +50,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Describe a parameter chosen from a list.
+    """A parameter chosen from a list.
 
     Args:
         name: Its name in the address.

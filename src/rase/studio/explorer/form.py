@@ -32,7 +32,7 @@ class Refused(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Hold a question to the planner, checked.
+    """A validated question to the planner.
 
     Args:
         low: The smallest reading.
@@ -82,7 +82,7 @@ class Asked:
 
     @property
     def query(self) -> str:
-        """The question as an address has it, without what is usual."""
+        """The question as a query string, without default values."""
         shown = {name: shown_number(getattr(self, name)) for name in USUAL}
         if not self.is_robust:
             shown = {name: text for name, text in shown.items() if name not in ("alpha", "groups")}
@@ -110,7 +110,7 @@ class Asked:
 
 
 def asked_of(given: Mapping[str, str]) -> Asked:
-    """Return the question in an address; what is absent is as usual.
+    """Return the question in an address; missing parts take their defaults.
 
     Raises:
         Refused: With a sentence for every field that is wrong.
@@ -140,7 +140,7 @@ def asked_of(given: Mapping[str, str]) -> Asked:
 
 
 def shown_number(value: object) -> str:
-    """Return a value as a box shows it: the shortest text that means the same number."""
+    """Return a value as shown in a box: the shortest text for the same number."""
     if value is None:
         return ""
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""A plan as texts to take away: campaign file, command line, Python, a paragraph for a DPIA."""
+"""A plan as texts to copy: campaign file, command line, Python, a paragraph for a DPIA."""
 
 import shlex
 

@@ -175,14 +175,13 @@ def test_an_interrupt_ends_the_demonstration_after_the_hour(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ctrl-C in the middle of an hour sums up what was seen and ends with 130."""
-    close = LiveDemo._close
+    answer = LiveDemo.answer
 
-    def interrupt(self: LiveDemo, round: int) -> Any:
-        answer = close(self, round)
+    def interrupt(self: LiveDemo, round: int, **options: Any) -> Any:
         signal.raise_signal(signal.SIGINT)
-        return answer
+        return answer(self, round, **options)
 
-    monkeypatch.setattr(LiveDemo, "_close", interrupt)
+    monkeypatch.setattr(LiveDemo, "answer", interrupt)
     assert main(["demo", *SMALL]) == 130
     shown = capsys.readouterr()
     assert len(shown.out.splitlines()) == 1

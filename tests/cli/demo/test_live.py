@@ -106,7 +106,7 @@ def lived(folder: Path) -> Lived:
         server_logs="\n".join(log.read_text() for log in logs),
         screen=shown.getvalue(),
         k_min=demo.campaign.k_min,
-        connections=Counter({ports[port]: count for port, count in connections.items()}),
+        connections=Counter({ports.get(one, ""): count for one, count in connections.items()}),
     )
 
 
@@ -163,9 +163,9 @@ def test_every_report_is_accounted_for(lived: Lived) -> None:
 
 
 def test_gateway_and_closer_keep_their_connections(lived: Lived) -> None:
-    """48 rounds take one connection of each, besides those of publishing and of the subscriber."""
-    assert lived.connections["shuffler"] <= 4
-    assert lived.connections["fusion"] <= 4
+    """48 rounds take one of each; publishing, the subscriber and the registrar have their own."""
+    assert lived.connections["shuffler"] <= 16
+    assert lived.connections["fusion"] <= 8
 
 
 def test_days_are_answered(lived: Lived) -> None:

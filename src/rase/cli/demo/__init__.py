@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +30,7 @@ _EPSILON: Final = 0.9
 _LARGE: Final = {"homes": 40_000, "days": 3, "high_w": 1500.0, "shuffled_epsilon": 0.98}
 _SMALL_HOMES: Final = 64
 _SUNDAY: Final = 6
+_SEEDED: Final = "Seeded noise: for study only, protects nobody."
 
 
 @click.command("demo", short_help="Watch a made-up fleet go through the whole system.")
@@ -40,6 +42,7 @@ _SUNDAY: Final = 6
     help=f"What a report may give away towards the fusion centre ({_EPSILON:g}).",
 )
 @click.option("--large", is_flag=True, help="40,000 homes, three days, 0 to 1500 W.")
+@click.option("--paper", is_flag=True, help="The paper's setting: BR, robust shuffle, feedback.")
 @click.option("--seed", type=int, help="Reproducible noise that protects nobody; for study.")
 @click.option(
     "--out",
@@ -55,6 +58,7 @@ def command(
     days: int | None,
     shuffled_epsilon: float | None,
     large: bool,
+    paper: bool,
     seed: int | None,
     out: Path,
     as_json: bool,
@@ -67,6 +71,10 @@ def command(
     estimates; nobody in the system ever sees it.
 
     The picture shows both, and below it what 64 homes would see under the same promise.
+
+    With --paper 400 homes report every hour as in the paper: BR with (beta, rho), public groups,
+    the robust shuffle, its three estimators, and feedback that changes (beta, rho) half of the way.
+    There is no picture then.
     """
     try:
         from rase.cli.demo.live import LiveDemo, Setting
@@ -74,6 +82,11 @@ def command(
         raise ConfigurationError(
             [f'the demonstration needs {error.name}: pip install "rase-iot[service]".']
         ) from None
+    if paper:
+        if large or shuffled_epsilon is not None:
+            raise click.UsageError("--paper has no --large and no --shuffled-epsilon.")
+        _show_paper(homes, days, seed, as_json=as_json)
+        return
     chosen = _LARGE if large else {"homes": _HOMES, "days": _DAYS, "high_w": _HIGH_W}
     with usage():
         if out.is_dir() or not out.parent.is_dir():
@@ -103,6 +116,46 @@ def command(
                 click.echo(line, err=True)
             if sys.stdout.isatty():
                 _keep_serving(demo)
+
+
+def _show_paper(homes: int | None, days: int | None, seed: int | None, *, as_json: bool) -> None:
+    """Run the paper's setting: a line a round, then how far off each estimator was."""
+    from rase.cli.demo.paper import (
+        PaperDemo,
+        PaperSetting,
+        line_of_round,
+        lines_of,
+        opening_of,
+        paper_document,
+    )
+
+    with usage():
+        setting = PaperSetting()
+        setting = replace(
+            setting,
+            homes=setting.homes if homes is None else homes,
+            days=setting.days if days is None else days,
+        )
+        demo = PaperDemo(setting, seed=seed)
+    rounds = []
+    with demo, _gentle_interrupts() as is_interrupted:
+        if not as_json:
+            click.echo(opening_of(setting), err=True)
+        for one in demo.run():
+            rounds.append(one)
+            if not as_json:
+                click.echo(line_of_round(one))
+            if is_interrupted():
+                break
+    if as_json:
+        click.echo(json.dumps(paper_document(setting, rounds), indent=2))
+    else:
+        for line in lines_of(setting, rounds):
+            click.echo(line, err=True)
+        if seed is not None:
+            click.echo(_SEEDED, err=True)
+    if len(rounds) < demo.rounds:
+        raise KeyboardInterrupt
 
 
 def _watch(
@@ -207,7 +260,7 @@ def _closing_words(small: "Curve", picture: Path | None, *, is_seeded: bool) -> 
     else:
         yield f"Picture   {picture}"
     if is_seeded:
-        yield "Seeded noise: for study only, protects nobody."
+        yield _SEEDED
 
 
 def _keep_serving(demo: "LiveDemo") -> None:

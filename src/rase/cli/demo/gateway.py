@@ -55,6 +55,7 @@ class Task:
         shift: From which hour on all homes use more, and how many times as much.
         mishaps: What goes wrong, by the hour: "lost answer", "tampered" or "offline".
         seed: Makes noise and turns reproducible, and worthless; None for real ones.
+        every_round: Whether every home reports in every round, instead of once in a window.
     """
 
     homes: int
@@ -63,6 +64,7 @@ class Task:
     shift: tuple[int, float]
     mishaps: dict[int, str]
     seed: int | None = None
+    every_round: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +76,14 @@ class Sent:
         answers: How often each status was answered.
         report_bytes: The size of a report.
         truth: The true mean of all homes, which nobody but the demonstration asks for.
+        true_median: Their true median.
     """
 
     reports: int
     answers: dict[int, int]
     report_bytes: int
     truth: float
+    true_median: float
 
 
 class Gateway:
@@ -185,6 +189,7 @@ def _live(connection: Connection, task: Task) -> None:
             fleet.fetch_tokens(issuer, keys)
             connection.send(None)
             for round in fleet.rounds():
+                fleet.look_again(round)
                 fleet.prepare(round)
                 if connection.recv() != round:
                     return
@@ -205,6 +210,9 @@ class _Fleet:
     pinned: PinnedKeys = field(kw_only=True)
     campaign: Campaign = field(init=False)
     _hash: bytes = field(init=False)
+    _path: str = field(init=False)
+    _first: int = field(init=False)
+    _next: SignedCampaign | None = field(init=False, default=None)
     _keys: tuple[KeyConfig, KeyConfig] = field(init=False)
     _turns: NDArray[np.int64] = field(init=False)
     _tokens: HomeTokens = field(init=False)
@@ -218,9 +226,11 @@ class _Fleet:
 
     def agree(self, campaign: str) -> None:
         """Fetch the campaign and the keys, and check both servers' signatures."""
-        signed = SignedCampaign.from_bytes(self._fetch(f"/v1/campaigns/{campaign}"), self.pinned)
+        self._path = f"/v1/campaigns/{campaign}"
+        signed = SignedCampaign.from_bytes(self._fetch(self._path), self.pinned)
         keyset = SignedKeyset.from_bytes(self._fetch("/v1/keyset"), self.pinned).keyset
         self.campaign, self._hash = signed.campaign, signed.hash
+        self._first = self.campaign.not_before
         end_s = self.campaign.round_end_s(self.campaign.not_before)
         self._keys = keyset.active(Role.SHUFFLER, end_s), keyset.active(Role.FUSION, end_s)
         secrets = self._secrets()
@@ -231,20 +241,31 @@ class _Fleet:
         self._tokens = HomeTokens(
             registrar,
             secrets=secrets,
-            turns=self._turns,
+            turns=None if self.task.every_round else self._turns,
             window=self.campaign.window,
+            last_round=self.rounds()[-1],
             pinned=self.pinned,
         )
         self._tokens.fetch_first()
 
+    def look_again(self, round: int) -> None:
+        """Fetch the newest version of the campaign, and go by it from its first round on."""
+        if self._next is None:
+            newest = SignedCampaign.from_bytes(self._fetch(self._path), self.pinned)
+            self._next = newest if newest.campaign.version > self.campaign.version else None
+        if self._next is not None and round >= self._next.campaign.not_before:
+            self.campaign, self._hash, self._next = self._next.campaign, self._next.hash, None
+
     def rounds(self) -> range:
         """Return all rounds of the demonstration."""
-        return range(self.campaign.not_before, self.campaign.not_before + len(self.power_w))
+        return range(self._first, self._first + len(self.power_w))
 
     def prepare(self, round: int) -> None:
         """Draw and seal the reports of a round."""
-        hour = round - self.campaign.not_before
+        hour = round - self._first
         turn = np.flatnonzero(self._turns == round % self.campaign.window)
+        if self.task.every_round:
+            turn = np.arange(self.task.homes)
         if self.task.mishaps.get(hour) == "offline":
             turn = turn[: self.campaign.k_min - 1]
         law = randomizer_of(self.campaign, 0)
@@ -270,7 +291,7 @@ class _Fleet:
 
     def send(self, round: int) -> Sent:
         """Send what was prepared; a request whose answer is lost is sent again."""
-        hour = round - self.campaign.not_before
+        hour = round - self._first
         requests = list(self._requests)
         if self.task.mishaps.get(hour) == "lost answer":
             requests.append(requests[0])
@@ -287,6 +308,7 @@ class _Fleet:
             answers=dict(answers),
             report_bytes=self._report_bytes,
             truth=float(self.power_w[hour].mean()),
+            true_median=float(np.median(self.power_w[hour])),
         )
 
     def _seal(self, round: int, place: int, token: bytes) -> bytes:

@@ -31,12 +31,20 @@ from rase.promise import Claim
 from rase.subscriber.answers import FusionUnreachable
 from rase.wire.keys import Role
 
-__all__ = ["HOURS", "LiveDemo", "LiveRound", "LiveSummary", "Setting"]
+__all__ = [
+    "FIRST_ROUND",
+    "HOURS",
+    "LiveDemo",
+    "LiveRound",
+    "LiveSummary",
+    "LiveSystem",
+    "Setting",
+]
 
 HOURS: Final = 24
 _ROUND_S: Final = 3600
 # A Sunday at midnight, on which the made-up homes begin.
-_FIRST_ROUND: Final = 1_767_484_800 // _ROUND_S
+FIRST_ROUND: Final = 1_767_484_800 // _ROUND_S
 # Each home goes through all hours: 25 shares no factor with 24.
 _WINDOW: Final = HOURS + 1
 # So many standard deviations below the expected number of reports that no honest hour is withheld.
@@ -124,8 +132,8 @@ class Setting:
             k_min=self.k_min,
             estimators=("unbiased_mean",),
             target="fleet",
-            not_before=_FIRST_ROUND,
-            not_after=_FIRST_ROUND + HOURS * self.days,
+            not_before=FIRST_ROUND,
+            not_after=FIRST_ROUND + HOURS * self.days,
         )
 
     def claim(self, reports: int) -> Claim:
@@ -197,33 +205,22 @@ class LiveSummary:
     days: tuple[tuple[Answer, float], ...]
 
 
-class LiveDemo:
-    """Run the live system, from the first enrolment to the last answer.
+class LiveSystem:
+    """A fleet, both servers and a subscriber, from the first enrolment to the last answer.
 
     Args:
-        setting: What is demonstrated.
-        seed: Makes the noise reproducible, and worthless; None for real noise.
+        campaign: What is published first.
+        task: What the fleet does.
         folder: Where to work; a temporary folder, removed at the end, if None.
     """
 
-    def __init__(
-        self, setting: Setting, *, seed: int | None = None, folder: Path | None = None
-    ) -> None:
-        self.setting = setting
+    def __init__(self, campaign: Campaign, task: Task, *, folder: Path | None = None) -> None:
+        self.campaign = campaign
+        self._task = task
         self._folder = folder
-        self.campaign = setting.campaign()
-        self._task = Task(
-            homes=setting.homes,
-            days=setting.days,
-            world=setting.world,
-            shift=_SHIFT,
-            mishaps=_MISHAPS,
-            seed=seed,
-        )
         self._stack = ExitStack()
         # Two hours before the first round: tokens are fetched before their window begins.
-        self._clock = FakeClock(round_start_s(_FIRST_ROUND - 2, _ROUND_S))
-        self._seen: list[LiveRound] = []
+        self._clock = FakeClock(round_start_s(FIRST_ROUND - 2, _ROUND_S))
         self._sent: list[Sent] = []
 
     def __enter__(self) -> Self:
@@ -235,7 +232,8 @@ class LiveDemo:
                 running_servers(folder, self._clock, campaign=self.campaign)
             )
             self.device_keys = self.gateway.device_keys()
-            self.credentials = self._servers.enrol(self.device_keys)
+            groups = self.campaign.shuffle.groups
+            self.credentials = self._servers.enrol(self.device_keys, groups=groups)
             self.gateway.begin(
                 self.credentials,
                 url=self._servers.shuffler_url,
@@ -258,7 +256,53 @@ class LiveDemo:
     @property
     def rounds(self) -> int:
         """How many hours there are."""
-        return HOURS * self.setting.days
+        return HOURS * self._task.days
+
+    def live_through(self, hour: int) -> int:
+        """Let the fleet report for an hour and the servers close it; return its round."""
+        round = FIRST_ROUND + hour
+        self._wait_until(self.campaign.round_end_s(round))
+        self._sent.append(self.gateway.send(round))
+        self._wait_until(self.campaign.closes_s(round))
+        self._servers.has_final.clear()
+        while self._servers.closer.step():
+            continue
+        if not self._servers.has_final.wait(_PATIENCE_S):
+            raise FusionUnreachable(f"round {round} did not become final within {_PATIENCE_S} s.")
+        return round
+
+    def answer(self, round: int, *, method: str | None = None) -> Answer:
+        """Return what a subscriber is answered about a round."""
+        at_ms = 1000 * round_start_s(round, _ROUND_S)
+        return self._servers.subscriber.average(at=at_ms, method=method)
+
+    def _wait_until(self, second: float) -> None:
+        self._clock.advance(max(second - self._clock.now_s(), 0.0) + 0.001)
+
+
+class LiveDemo(LiveSystem):
+    """Run the live system over some days of a large fleet.
+
+    Args:
+        setting: What is demonstrated.
+        seed: Makes the noise reproducible, and worthless; None for real noise.
+        folder: Where to work; a temporary folder, removed at the end, if None.
+    """
+
+    def __init__(
+        self, setting: Setting, *, seed: int | None = None, folder: Path | None = None
+    ) -> None:
+        self.setting = setting
+        task = Task(
+            homes=setting.homes,
+            days=setting.days,
+            world=setting.world,
+            shift=_SHIFT,
+            mishaps=_MISHAPS,
+            seed=seed,
+        )
+        super().__init__(setting.campaign(), task, folder=folder)
+        self._seen: list[LiveRound] = []
 
     def run(self) -> Iterator[LiveRound]:
         """Live through the hours.
@@ -267,11 +311,7 @@ class LiveDemo:
             Each as soon as a subscriber can ask for it.
         """
         for hour in range(self.rounds):
-            round = _FIRST_ROUND + hour
-            self._wait_until(self.campaign.round_end_s(round))
-            self._sent.append(self.gateway.send(round))
-            self._wait_until(self.campaign.closes_s(round))
-            answer = self._close(round)
+            answer = self.answer(self.live_through(hour))
             note = _MISHAP_WORDS.get(_MISHAPS.get(hour, ""), "")
             if hour == _SHIFT[0]:
                 note = _SHIFT_WORDS
@@ -315,22 +355,10 @@ class LiveDemo:
     def _ask_for_days(self) -> Iterator[tuple[Answer, float]]:
         for day, hours in enumerate(self._days()):
             if len(hours) == HOURS:
-                last = _FIRST_ROUND + HOURS * (day + 1) - 1
+                last = FIRST_ROUND + HOURS * (day + 1) - 1
                 at_ms = 1000 * round_start_s(last, _ROUND_S)
                 answer = self._servers.subscriber.window(HOURS, at=at_ms)
                 yield answer, _mean([one.truth for one in hours])
-
-    def _wait_until(self, second: float) -> None:
-        self._clock.advance(max(second - self._clock.now_s(), 0.0) + 0.001)
-
-    def _close(self, round: int) -> Answer:
-        """Let the shuffler close a round, and ask for it as soon as it is final."""
-        self._servers.has_final.clear()
-        while self._servers.closer.step():
-            continue
-        if not self._servers.has_final.wait(_PATIENCE_S):
-            raise FusionUnreachable(f"round {round} did not become final within {_PATIENCE_S} s.")
-        return self._servers.subscriber.average(at=1000 * round_start_s(round, _ROUND_S))
 
     def _count_left(self, role: Role, table: str) -> int:
         with self._servers.databases[role].snapshot() as transaction:

@@ -35,6 +35,7 @@ from rase.registrar.app import registrar_app
 from rase.registrar.devices import certify_list
 from rase.registrar.program import HttpPeer
 from rase.registrar.upkeep import Upkeep
+from rase.service.connections import ConnectionSettings
 from rase.service.telemetry import Telemetry
 from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.closer import Closer
@@ -76,6 +77,7 @@ class Servers:
         certify: The registrar's word for a list of devices.
         operator: A token that opens every page of the dashboard.
         login_url: Makes an address that logs in with it, once; None without a dashboard.
+        publish: Publishes a new version of the campaign, countersigned by the shuffler.
     """
 
     shuffler_url: str
@@ -91,19 +93,32 @@ class Servers:
     certify: Callable[[Sequence[bytes]], bytes]
     operator: str = field(repr=False)
     login_url: Callable[[], str] | None
+    publish: Callable[[Campaign], object]
 
-    def enrol(self, device_keys: Sequence[bytes]) -> list[str]:
+    def enrol(self, device_keys: Sequence[bytes], *, groups: Sequence[str] = ()) -> list[str]:
         """Enrol devices by their public keys, as the shuffler's operator does with a large fleet.
+
+        Args:
+            device_keys: Theirs.
+            groups: The public groups, each for as many devices that follow each other.
 
         Returns:
             The credential of each.
         """
-        # The registrar's operator certifies the list, the shuffler's admits it.
-        certificate = self.certify(device_keys)
-        made = enrol_many(
-            self.databases[Role.SHUFFLER], device_keys, certificate=certificate, pinned=self.pinned
-        )
-        return [one.credential for one in made]
+        made: list[str] = []
+        size = -(-len(device_keys) // max(len(groups), 1))
+        for place, group in enumerate(groups or ("",)):
+            keys = device_keys[place * size : (place + 1) * size]
+            # The registrar's operator certifies the list, the shuffler's admits it.
+            found = enrol_many(
+                self.databases[Role.SHUFFLER],
+                keys,
+                group=group,
+                certificate=self.certify(keys),
+                pinned=self.pinned,
+            )
+            made += [one.credential for one in found]
+        return made
 
 
 @contextmanager
@@ -124,7 +139,7 @@ def running_servers(folder: Path, clock: FakeClock, *, campaign: Campaign) -> It
         operator = add_subscriber(state, "operator", scopes=(READ_ESTIMATES, ADMIN_CAMPAIGN))
         app, offer = _with_pages(fusion_app(centre), clock, operator)
         fusion_url = stack.enter_context(_serve_app(app))
-        _publish(made, campaign, clock, shuffler_url=shuffler_url)
+        publish = _publish(made, campaign, clock, shuffler_url=shuffler_url)
         registrar = _Registrar(made, clock, campaign, folder, shuffler_url=shuffler_url)
         stack.callback(registrar.database.close)
         registrar.upkeep.step()
@@ -151,6 +166,7 @@ def running_servers(folder: Path, clock: FakeClock, *, campaign: Campaign) -> It
             databases=made.databases,
             operator=operator,
             login_url=None if offer is None else lambda: f"{fusion_url}/login/once/{offer()}",
+            publish=publish,
         )
 
 
@@ -301,7 +317,10 @@ def _with_pages(
     return both, lambda: sessions.offer_once(token)
 
 
-def _publish(made: _Made, campaign: Campaign, clock: FakeClock, *, shuffler_url: str) -> None:
+def _publish(
+    made: _Made, campaign: Campaign, clock: FakeClock, *, shuffler_url: str
+) -> Callable[[Campaign], object]:
+    """Publish keys and a campaign; return what publishes its later versions."""
     publisher = Publisher(
         made.databases[Role.FUSION],
         clock,
@@ -316,6 +335,7 @@ def _publish(made: _Made, campaign: Campaign, clock: FakeClock, *, shuffler_url:
     )
     publisher.publish_keyset(Keyset(version=1, cache_s=_CACHE_S, configs=configs))
     publisher.publish(campaign)
+    return publisher.publish
 
 
 @contextmanager
@@ -329,6 +349,7 @@ def _serve_app(app: ASGIApp) -> Iterator[str]:
             log_level="error",
             access_log=False,
             server_header=False,
+            timeout_keep_alive=ConnectionSettings().idle_s,
             timeout_graceful_shutdown=1,
         )
         server = uvicorn.Server(config)

@@ -28,7 +28,7 @@ from rase.wire.wallet import TokenBatch
 
 __all__ = ["HomeTokens"]
 
-_HOMES_A_REQUEST: Final = 500
+_TOKENS_A_REQUEST: Final = 500
 
 
 class HomeTokens:
@@ -37,8 +37,9 @@ class HomeTokens:
     Args:
         client: The way to the registrar.
         secrets: The key of each home.
-        turns: The round of each home in a window.
+        turns: The round of each home in a window; None if all report in every round.
         window: How many rounds a window of turns has.
+        last_round: The last round in which anybody reports.
         pinned: The public signing keys, the registrar's among them.
     """
 
@@ -47,23 +48,25 @@ class HomeTokens:
         client: httpx.Client,
         *,
         secrets: Sequence[bytes],
-        turns: NDArray[np.int64],
+        turns: NDArray[np.int64] | None,
         window: int,
+        last_round: int,
         pinned: PinnedKeys,
     ) -> None:
         self._client = client
         self._secrets = secrets
         self._turns = turns
         self._window = window
+        self._last_round = last_round
         answer = client.get(TOKEN_KEYS_PATH)
         answer.raise_for_status()
         self._keys = [one.key for one in token_keys_from_bytes(answer.content, pinned)]
-        self._tokens: dict[int, dict[int, bytes]] = {}
+        self._tokens: dict[int, dict[int, list[bytes]]] = {}
 
     def token(self, home: int, round: int) -> bytes:
         """Return the token of a home for its report of a round."""
         key = next(key for key in self._keys if key.holds_in(round))
-        return self._tokens[key.first_round].pop(home)
+        return self._tokens[key.first_round][home].pop()
 
     def fetch_first(self) -> None:
         """Fetch the tokens of the first window."""
@@ -79,6 +82,8 @@ class HomeTokens:
 
     def _homes(self, key: TokenKey) -> list[int]:
         """Return the homes whose turn is in a window."""
+        if self._turns is None:
+            return list(range(len(self._secrets))) if key.first_round <= self._last_round else []
         begin = key.first_round - key.first_round % self._window
         rounds = begin + self._turns
         is_in = (rounds >= key.first_round) & (rounds <= key.last_round)
@@ -87,8 +92,9 @@ class HomeTokens:
 
     def _fetch(self, key: TokenKey, homes: Sequence[int]) -> None:
         kept = self._tokens.setdefault(key.first_round, {})
-        for start in range(0, len(homes), _HOMES_A_REQUEST):
-            piece = homes[start : start + _HOMES_A_REQUEST]
+        size = max(_TOKENS_A_REQUEST // key.reports, 1)
+        for start in range(0, len(homes), size):
+            piece = homes[start : start + size]
             batches = [
                 TokenBatch(key, urandom(32), raise_all=raise_all(key.modulus)) for _ in piece
             ]
@@ -108,9 +114,8 @@ class HomeTokens:
 
 def _open_replies(
     homes: Sequence[int], batches: Sequence[TokenBatch], replies: Sequence[list[object]]
-) -> Iterable[tuple[int, bytes]]:
+) -> Iterable[tuple[int, list[bytes]]]:
     for home, batch, (status, found) in zip(homes, batches, replies, strict=True):
         if status != 200 or not isinstance(found, list):
             raise RaseError(f"the registrar refuses tokens: {found}.")
-        (token,) = batch.open(found)
-        yield home, token
+        yield home, list(batch.open(found))

@@ -10,6 +10,7 @@ from rase.fusion.campaigns import Publisher
 from rase.fusion.intake import CheckedManifest, Intake, LateBatch, Receipt
 from rase.fusion.mechanism import Effect, effect_of
 from rase.fusion.query import Questions
+from rase.fusion.rotation import KeyRotation
 from rase.fusion.rounds import FinalRound, Rounds
 from rase.fusion.settings import FusionPolicy
 from rase.service.heartbeat import Heartbeat
@@ -36,6 +37,7 @@ class FusionCentre:
         space: Gives the size of the database and the room on its disk; None if unknown.
         alarms: The alarms on answers; None for none.
         heart: Says that this process runs and which keys it holds; None if nobody asks.
+        rotation: Makes and publishes the next opening key when it is due; None if nobody asked.
     """
 
     database: Database
@@ -50,6 +52,7 @@ class FusionCentre:
     space: Callable[[], dict[str, int]] | None = None
     alarms: Alarms | None = None
     heart: Heartbeat | None = None
+    rotation: KeyRotation | None = None
 
     def keep_alive(self) -> None:
         """Take new keys from their files, and say that this process runs.
@@ -60,6 +63,8 @@ class FusionCentre:
         self.intake.renew_keys()
         if self.heart is not None:
             self.heart.beat()
+        if self.rotation is not None:
+            self.rotation.step()
 
     def receive(self, checked: CheckedManifest, body: bytes) -> Receipt:
         """Take a batch in, and count what was in it.

@@ -8,13 +8,15 @@ from pathlib import Path
 from rase.clock import Clock
 from rase.errors import ConfigurationError
 from rase.fusion.alarms import Alarms
-from rase.fusion.campaigns import Publisher
+from rase.fusion.campaigns import Publisher, current_keyset
 from rase.fusion.centre import FusionCentre
 from rase.fusion.countersign import HttpCountersigner
 from rase.fusion.health import space_of
+from rase.fusion.held_keys import check_held
 from rase.fusion.intake import Intake
 from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
+from rase.fusion.rotation import KeyRotation
 from rase.fusion.rounds import Rounds
 from rase.fusion.settings import FusionSettings
 from rase.fusion.token_keys import TokenKeys, token_keys_at
@@ -24,7 +26,7 @@ from rase.service.live_keys import LiveKeys
 from rase.service.telemetry import Telemetry
 from rase.storage.interface import Database
 from rase.storage.opening import open_database
-from rase.wire.keys import OpeningKey, Role, SigningKey
+from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
 from rase.wire.signed import PinnedKeys
 
 __all__ = ["open_centre", "open_publisher"]
@@ -78,10 +80,44 @@ def open_centre(settings: FusionSettings, clock: Clock) -> Iterator[FusionCentre
                     else None
                 ),
                 heart=heart,
+                rotation=_rotation(settings, database, publisher, clock, telemetry),
             )
             heart.stop()
     finally:
         database.close()
+
+
+def _rotation(
+    settings: FusionSettings,
+    database: Database,
+    publisher: Publisher,
+    clock: Clock,
+    telemetry: Telemetry,
+) -> KeyRotation | None:
+    if not settings.rotate_keys_s:
+        return None
+    if settings.source is None:
+        raise ConfigurationError(["fusion.rotate_keys_s must stand in a settings file."])
+
+    def published() -> Keyset | None:
+        with database.snapshot() as transaction:
+            newest = current_keyset(transaction)
+        return None if newest is None else newest.keyset
+
+    return KeyRotation(
+        settings.source.parent,
+        every_s=settings.rotate_keys_s,
+        files=partial(settings.current_opening_key_files, Role.FUSION),
+        published=published,
+        check_held=partial(_check_held, database, settings, clock),
+        publish=publisher.publish_keyset,
+        clock=clock,
+        telemetry=telemetry,
+    )
+
+
+def _check_held(database: Database, settings: FusionSettings, clock: Clock, keyset: Keyset) -> None:
+    check_held(database, keyset, settings=settings, clock=clock)
 
 
 @contextmanager

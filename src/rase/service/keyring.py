@@ -189,6 +189,7 @@ def rotate_opening_key(
     valid_s: int,
     publish_s: int | None = None,
     replace_pending: bool = False,
+    published: Keyset | None = None,
 ) -> Rotation:
     """Give a server a new opening key; the one in use stays until every device has the new one.
 
@@ -207,6 +208,8 @@ def rotate_opening_key(
             one key are not released. The cache time if None.
         replace_pending: Whether the new key takes the place of keys that have not begun, which were
             never published; two of them are the most otherwise.
+        published: What is published, if that is known: then those are replaced that are not in it,
+            also if they have begun meanwhile, and no others.
 
     Raises:
         ConfigurationError: If a file is not as ``rase init`` made it, or too many keys are pending;
@@ -220,6 +223,9 @@ def rotate_opening_key(
     begin_s = now_s + (public.cache_s if publish_s is None else publish_s) + lead_s
     pending = [config for config in public.configs if now_s < config.not_before_s]
     if replace_pending:
+        if published is not None:
+            known = {config.public_key for config in published.configs}
+            pending = [config for config in public.configs if config.public_key not in known]
         kept = [config for config in public.configs if config not in pending]
         # They were to end when the key that is replaced began; now they last until the new one.
         ends = {config.not_before_s for config in pending}

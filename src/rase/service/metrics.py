@@ -76,6 +76,7 @@ COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
         "batches_received": "Batches stored.",
         "batches_known": "Batches sent again although already stored.",
         "key_reloads_failed": "Changed key files that could not be read.",
+        "rotations_failed": "Steps of an automatic rotation that failed.",
         "batches_extra": "More batches of a round than an honest shuffler sends.",
         "batches_late": "Batches that arrived after their round was final, and are in no estimate.",
         "envelopes_refused": "Envelopes of a batch that could not be read.",

@@ -23,6 +23,7 @@ from rase.clock import SystemClock
 from rase.device.settings import KEYS, settings_of
 from rase.device.sources import SOURCES
 from rase.fusion.settings import FusionSettings
+from rase.registrar.settings import RegistrarSettings
 from rase.service.keyring import rotate_opening_key
 from rase.service.metrics import COUNTERS, GAUGES
 from rase.service.settings import load_settings
@@ -247,7 +248,12 @@ def test_fusion_settings_are_read(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "model"), [("shuffler", ShufflerSettings), ("fusion", FusionSettings)]
+    ("name", "model"),
+    [
+        ("shuffler", ShufflerSettings),
+        ("fusion", FusionSettings),
+        ("registrar", RegistrarSettings),
+    ],
 )
 def test_full_settings_name_everything_with_its_default(name: str, model: type[BaseModel]) -> None:
     """No setting is missing from the full file; what is said to be a default is one."""

@@ -40,6 +40,7 @@ _PARTS: Final = {
     "intake": ("shuffler", "run", "--part", "intake"),
     "closer": ("shuffler", "run", "--part", "closer"),
     "fusion": ("fusion", "run"),
+    "registrar": ("registrar", "run"),
 }
 _ALREADY: Final = ("listening", "shuffler closing")
 
@@ -48,7 +49,7 @@ class Server:
     """One of the servers' processes, started again after each death.
 
     Args:
-        part: "intake", "closer" or "fusion".
+        part: "intake", "closer", "fusion" or "registrar".
         config: Its settings.
         log: Where it tells what happens.
         variables: Settings in which it differs from its like.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from tests.simulation.registrar import fetcher_of
 from tests.storage.faults import FaultyDatabase, SimulatedDeath
 
 from rase.accounting.ledger import Ledger, OwnerLimits, create_ledger
@@ -245,6 +246,7 @@ class Device:
     reading: Callable[[int], float | None]
     log: TextIO
     sends_cover: bool = True
+    registrar: Handler | None = None
 
     def __post_init__(self) -> None:
         self.draws: Counter[int] = Counter()
@@ -301,6 +303,16 @@ class Device:
         self._ledger = Ledger(self.ledger_path, LIMITS)
         noting = _NotingLedger(self._ledger, self._entropy, self)
         terms = Terms(self.campaign_id, pinned=self.pinned, rules=OwnerRules(report_epsilon=1.0))
+        tokens = None
+        if self.registrar is not None:
+            tokens = fetcher_of(
+                _Mortal(self._ledger, self.fuse),
+                self.place,
+                handler=self.registrar,
+                wrap=lambda transport: _Mortal(transport, self.fuse),
+                clock=self.clock,
+                log=self.log,
+            )
         self.agent = Agent(
             Memory(terms, _Mortal(self._state, self.fuse)),
             _Mortal(noting, self.fuse),
@@ -310,6 +322,7 @@ class Device:
             clock=self.clock,
             entropy=self._entropy,
             study=True,
+            tokens=tokens,
             journal=LineJournal(self.log, self.clock),
             behaviour=Behaviour(poll_s=3600.0, sends_cover=self.sends_cover),
         )

@@ -14,6 +14,7 @@ from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
 from rase.fusion.settings import FusionPolicy
+from rase.fusion.token_keys import TokenKeys
 from rase.service.telemetry import Telemetry
 from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.closer import Closer
@@ -23,6 +24,7 @@ from rase.shuffler.opening import OuterOpenerPool
 from rase.shuffler.release import Releaser
 from rase.storage.interface import Database
 from rase.wire.keys import Role
+from rase.wire.signed import PinnedKeys
 
 __all__ = ["Carrier", "centre_of", "closer_of", "intake_of"]
 
@@ -56,14 +58,23 @@ def closer_of(
     )
 
 
-def centre_of(database: Database, clock: Clock, *, setting: Setting, log: TextIO) -> FusionCentre:
+def centre_of(
+    database: Database,
+    clock: Clock,
+    *,
+    setting: Setting,
+    log: TextIO,
+    token_keys: TokenKeys | None = None,
+) -> FusionCentre:
     """Return the fusion centre."""
     policy = FusionPolicy()
     opener = BatchOpener(setting.inner_keys, processes=0)
     return FusionCentre(
         database=database,
         clock=clock,
-        intake=Intake(database, clock, pinned=PINNED, opener=opener, policy=policy),
+        intake=Intake(
+            database, clock, pinned=PINNED, opener=opener, policy=policy, token_keys=token_keys
+        ),
         rounds=Rounds(database, clock, policy=policy),
         questions=Questions(database),
         policy=policy,
@@ -71,15 +82,17 @@ def centre_of(database: Database, clock: Clock, *, setting: Setting, log: TextIO
     )
 
 
-def intake_of(database: Database, clock: Clock, *, log: TextIO) -> FastAPI:
+def intake_of(
+    database: Database, clock: Clock, *, log: TextIO, pinned: PinnedKeys = PINNED
+) -> FastAPI:
     """Return the app of the shuffler's intake; it also countersigns."""
     return create_shuffler_app(
         database,
         clock,
         countersigner=Countersigner(
-            database, key=SIGNERS[Role.SHUFFLER], pinned=PINNED, policy=POLICY
+            database, key=SIGNERS[Role.SHUFFLER], pinned=pinned, policy=POLICY
         ),
-        pinned=PINNED,
+        pinned=pinned,
         telemetry=Telemetry("shuffler", stream=log),
     )
 

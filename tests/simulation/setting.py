@@ -69,6 +69,7 @@ class Setting:
         carry_rounds: How long reports of too small a round wait for company.
         turns: In every how many-th round a device has a reading.
         sends_cover: Whether devices without a report send a cover report.
+        has_registrar: Whether reports need tokens.
     """
 
     kem: str = "x25519"
@@ -78,6 +79,7 @@ class Setting:
     carry_rounds: int = 0
     turns: int = 1
     sends_cover: bool = True
+    has_registrar: bool = False
 
     def has_turn(self, device: int, round: int) -> bool:
         """Return whether a device has a reading in a round."""

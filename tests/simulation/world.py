@@ -7,7 +7,8 @@ A run is a list of plain operations. Faults are named first and happen in the ne
 - ``("death", "device", point, device)``: a device dies at its point-th call after a round's end.
 - ``("message", device, fault)``: the device's next report meets one of `MESSAGE_FAULTS`.
 - ``("batch", fault)``: the next batch meets one of `BATCH_FAULTS`.
-- ``("outage", role)``: the "shuffler" or the "fusion" centre cannot be reached for a while.
+- ``("outage", role)``: the "shuffler" or the "fusion" centre cannot be reached for a while, or the
+  "registrar" for a round.
 
 No fault, but part of both worlds: ``("version",)`` publishes a new version of the campaign for the
 round after the next, if there is none for it yet; ``("keys",)`` a new key of the shuffler in the
@@ -29,6 +30,7 @@ import httpx
 from tests.enrolling import asked, credential_of
 from tests.simulation.hosting import Server
 from tests.simulation.processes import Device
+from tests.simulation.registrar import ALL_PINNED, Parts, certificate_of, certify
 from tests.simulation.servers import Carrier, centre_of, closer_of, intake_of
 from tests.simulation.setting import FIRST, MOST_OUTER, PINNED, ROUND_S, SIGNERS, Setting
 from tests.storage.faults import SimulatedDeath
@@ -37,10 +39,12 @@ from rase.clock import FakeClock
 from rase.fusion.app import fusion_app
 from rase.fusion.campaigns import Publisher
 from rase.fusion.countersign import HttpCountersigner, NotCountersigned
+from rase.fusion.token_keys import TokenKeys
 from rase.fusion.tracking import PATIENCE_S
 from rase.shuffler.documents import load_documents
 from rase.shuffler.enrolment import make_tokens
 from rase.storage.address import DatabaseAddress, PostgresAddress
+from rase.storage.interface import Database
 from rase.transport.interface import Answer, Unreachable
 from rase.transport.memory import Message
 from rase.wire.frames import authorization_of
@@ -55,12 +59,15 @@ __all__ = [
     "HARMLESS",
     "MESSAGE_FAULTS",
     "STEPS",
+    "TOKEN_STEPS",
     "Operation",
     "World",
 ]
 
 Operation = tuple[Any, ...]
 STEPS = ("intake", "close", "forward", "erase", "put", "finalise")
+# Of worlds with a registrar.
+TOKEN_STEPS = ("issue", "upkeep")
 DOCUMENT_STEPS = ("publish", "countersign")
 MESSAGE_FAULTS = (
     "drop",
@@ -129,6 +136,7 @@ class World:
         self._held: dict[str, list[Callable[[], object]]] = {"soon": [], "late": [], "next": []}
         self._unreachable: dict[str, float] = {}
         self._start_servers()
+        self._start_registrar(devices)
         self.devices = [self._device(place) for place in range(devices)]
 
     def run(self, operations: Sequence[Operation]) -> "World":
@@ -185,8 +193,9 @@ class World:
         """Give everything back."""
         for device in self.devices:
             device.close()
-        for server in (self.intake, self.closer, self.fusion):
-            server.close()
+        for server in (self.intake, self.closer, self.fusion, self.registrar):
+            if server is not None:
+                server.close()
 
     def rows(self, server: Server, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Return what a server's database holds."""
@@ -286,9 +295,66 @@ class World:
         expires_s = int(self.clock.now_s()) + 60
         (token,) = make_tokens(self.closer.database, 1, expires_s=expires_s, group=group)
         number = int.from_bytes(token_bytes(16))
-        request = httpx.Request("POST", "http://shuffler/v1/enrolments", json=asked(token, number))
+        body = asked(token, number)
+        if self.setting.has_registrar:
+            body["certificate"] = certificate_of(number)
+        request = httpx.Request("POST", "http://shuffler/v1/enrolments", json=body)
         (answer,) = self._asked(self.intake, [request], step=None)
         return credential_of(token, answer.json(), number)
+
+    def _start_registrar(self, devices: int) -> None:
+        self.registrar: Server | None = None
+        if not self.setting.has_registrar:
+            return
+        self.registrar = Server(
+            self.folder / "registrar.db",
+            migrations="registrar",
+            build=lambda database: Parts(
+                database, self.clock, shuffler=Carrier(self._signed), log=self.log
+            ),
+            app=lambda parts: parts.app,
+        )
+        certify(self.registrar.database, devices)
+        self._keep_up()
+
+    def _keep_up(self) -> None:
+        """Make keys of token windows, in a process that is restarted when it dies."""
+        if self.registrar is None:
+            return
+        while True:
+            self.registrar.database.arm(self._next_death("upkeep"))
+            try:
+                self.registrar.parts.upkeep.step()
+            except SimulatedDeath:
+                self._died("upkeep", self.registrar)
+            else:
+                self.registrar.database.arm(None)
+                return
+
+    def _ask_registrar(self, message: Message) -> Answer:
+        """Answer a device as the registrar does; its death looks like silence."""
+        assert self.registrar is not None
+        if "registrar" in self._unreachable:
+            raise Unreachable("the registrar is down.")
+        request = httpx.Request(
+            message.method, f"http://registrar{message.path}", content=message.body
+        )
+        try:
+            step = "issue" if message.method == "POST" else None
+            (answer,) = self._asked(self.registrar, [request], step=step)
+        except SimulatedDeath:
+            raise Unreachable("the registrar died.") from None
+        return Answer(answer.status_code, answer.content)
+
+    def _token_keys(self, database: Database) -> TokenKeys | None:
+        if not self.setting.has_registrar:
+            return None
+
+        def fetch() -> bytes:
+            request = httpx.Request("GET", "http://shuffler/v1/token-keys")
+            return self._asked(self.intake, [request], step=None)[0].content
+
+        return TokenKeys(database, self.clock, pinned=ALL_PINNED, fetch=fetch)
 
     def upload_round(self) -> int:
         """Let a round pass, and its devices send; return the round, which waits for its close."""
@@ -331,10 +397,12 @@ class World:
         self._live("finalise", "tick")
 
     def _pass_round(self) -> None:
+        self._keep_up()
         round = self.upload_round()
         late, self._held["next"] = self._held["next"], []
         self.close_and_estimate()
         self._unreachable.pop("fusion", None)
+        self._unreachable.pop("registrar", None)
         for deliver in late:
             self._shrugging(deliver)
         self._batch_faults.clear()
@@ -488,7 +556,11 @@ class World:
             fusion,
             migrations="fusion",
             build=lambda database: centre_of(
-                database, self.clock, setting=self.setting, log=self.log
+                database,
+                self.clock,
+                setting=self.setting,
+                log=self.log,
+                token_keys=self._token_keys(database),
             ),
             app=fusion_app,
         )
@@ -496,7 +568,12 @@ class World:
             shuffler,
             migrations="shuffler",
             build=lambda database: database,
-            app=lambda database: intake_of(database, self.clock, log=self.log),
+            app=lambda database: intake_of(
+                database,
+                self.clock,
+                log=self.log,
+                pinned=ALL_PINNED if self.setting.has_registrar else PINNED,
+            ),
         )
         self.publisher().publish(self.campaign)
         self.publisher().publish_keyset(self._keyset())
@@ -578,6 +655,7 @@ class World:
             reading=self._reading,
             log=self.log,
             sends_cover=self.setting.sends_cover,
+            registrar=self._ask_registrar if self.setting.has_registrar else None,
         )
 
     def _reading(self, device: int) -> float | None:

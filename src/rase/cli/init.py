@@ -143,6 +143,11 @@ _ABOVE_0 = click.FloatRange(min=0, min_open=True)
     show_default=True,
     help="Address of the fusion centre.",
 )
+@click.option(
+    "--registrar-url",
+    help="Address of a registrar, e.g. http://127.0.0.1:8704: makes its folder, too. Reports then "
+    "need its tokens, and devices both operators' approval.",
+)
 @click.option("--cache", default="1h", show_default=True, help="How long devices keep a keyset.")
 @click.option("--keys-valid", default="365d", show_default=True, help="How long keys are used.")
 def command(folder: Path, **options: Any) -> None:
@@ -170,17 +175,20 @@ def command(folder: Path, **options: Any) -> None:
         campaign=campaign,
         shuffler_url=options["shuffler_url"].rstrip("/"),
         fusion_url=options["fusion_url"].rstrip("/"),
+        registrar_url=(options["registrar_url"] or "").rstrip("/") or None,
         cache_s=_seconds("--cache", options["cache"]),
         keys_valid_s=_seconds("--keys-valid", options["keys_valid"]),
         takes_turns=options["schedule"] == "rotate",
     )
 
-    def device_text(fusion_key: str, shuffler_key: str) -> str:
+    def device_text(fusion_key: str, shuffler_key: str, registrar_key: str | None) -> str:
         return settings_text(
             shuffler=plan.shuffler_url,
             campaign=campaign.id,
             fusion_key=fusion_key,
             shuffler_key=shuffler_key,
+            registrar=plan.registrar_url,
+            registrar_key=registrar_key,
             report_epsilon=owner.report_epsilon,
             span_epsilon=owner.span_epsilon,
             total_epsilon=owner.total_epsilon,
@@ -195,6 +203,8 @@ def command(folder: Path, **options: Any) -> None:
     click.echo(f"made {folder}: shuffler, fusion, device; keys are for you only (0600).", err=True)
     for keys in made.public:
         click.echo(f"{keys.role:<9} signs with {fingerprint(keys.signing_key)}", err=True)
+    if made.registrar is not None:
+        click.echo(f"registrar signs with {fingerprint(made.registrar)}", err=True)
     for line in (
         *_describe_demands(campaign, owner, plan.takes_turns),
         *_describe_promises(campaign, options),

@@ -92,7 +92,7 @@ class TokenKeys:
     def _read_signed(self, campaign: str, round: int) -> list[bytes]:
         with self._database.snapshot() as transaction:
             rows = transaction.execute(
-                "SELECT signed FROM token_key WHERE campaign = ? AND first_round <= ? "
+                "SELECT signed FROM window_key WHERE campaign = ? AND first_round <= ? "
                 "AND last_round >= ?",
                 (campaign, round, round),
             )
@@ -113,7 +113,7 @@ class TokenKeys:
                 key = signed.key
                 # The first key of a window stays: no later one replaces it.
                 transaction.execute(
-                    "INSERT INTO token_key (campaign, first_round, last_round, over_s, signed) "
+                    "INSERT INTO window_key (campaign, first_round, last_round, over_s, signed) "
                     "VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
                     (
                         key.campaign,
@@ -124,12 +124,12 @@ class TokenKeys:
                     ),
                 )
             old = transaction.execute(
-                "DELETE FROM token_key WHERE over_s < ? RETURNING campaign, first_round", (past_s,)
+                "DELETE FROM window_key WHERE over_s < ? RETURNING campaign, first_round", (past_s,)
             )
             transaction.execute_many(
                 "DELETE FROM spent WHERE campaign = ? AND first_round = ?", old
             )
-            rows = transaction.execute("SELECT signed FROM token_key")
+            rows = transaction.execute("SELECT signed FROM window_key")
         self._take([bytes(signed) for (signed,) in rows])
 
 

@@ -49,7 +49,7 @@ class RegistrarSettings(Settings):
     """
 
     host: str = "127.0.0.1"
-    port: int = Field(default=8703, ge=0, le=65535)
+    port: int = Field(default=8704, ge=0, le=65535)
     database: DatabaseSetting
     signing_key_file: PathSetting
     fusion_key: PublicKeySetting

@@ -4,7 +4,9 @@ Whoever installs both servers on one machine holds all keys; operators who do no
 keep their own half each and exchange public keys.
 """
 
+import base64
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +29,12 @@ from rase.service.keyring import (
 )
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
 from rase.wire.private_files import write_private
+from rase.wire.signed import public_key_of
 from rase.wire.suites import KEM_NUMBERS, X25519
 
 __all__ = [
     "CAMPAIGN_FILE",
+    "REGISTRAR_FOLDER",
     "STEPS_FILE",
     "Installed",
     "Plan",
@@ -41,7 +45,9 @@ __all__ = [
 
 CAMPAIGN_FILE = "campaign.toml"
 STEPS_FILE = "NEXT.txt"
+REGISTRAR_FOLDER = "registrar"
 _PORTS = {Role.SHUFFLER: 8701, Role.FUSION: 8702}
+_REGISTRAR_PORT = 8704
 
 _SHUFFLER = """\
 # The shuffler: knows who sends, not what: sealed. Its operator must not be the fusion centre's.
@@ -59,6 +65,7 @@ opening_key_files = [{opening_key_file}]
 fusion_key = {peer_key}
 # Where batches go; https, except on this machine.
 fusion_url = {peer_url}
+{registrar_line}
 # lease_s = 60                 # how long one closer may take for a round
 # workers = 1                  # processes that open large rounds
 
@@ -91,9 +98,30 @@ opening_key_files = [{opening_key_file}]
 shuffler_key = {peer_key}
 # Where campaigns and keysets are countersigned; https, except on this machine.
 shuffler_url = {peer_url}
+{registrar_line}
 # workers = 2                  # processes that open large batches; one a core if not given
 # keep_values_s = 0            # how long noisy reports are kept after their round is final
 # admin_over_http = false      # whether tokens of the scope admin:campaign may publish
+"""
+
+_REGISTRAR = """\
+# The registrar: certifies devices and signs their tokens blindly. Its operator must not be the
+# shuffler's. RASE_REGISTRAR__PORT and the like in the environment go before this file.
+
+[registrar]
+host = {host}
+port = {port}
+database = "registrar.db"
+# A private key, for its owner only (0600); `rase registrar keys` prints its public side.
+signing_key_file = "keys/signing.key"
+# The public keys of both servers; compare fingerprints with their operators.
+fusion_key = {fusion_key}
+shuffler_key = {shuffler_key}
+# Where campaigns are read and keys countersigned; https, except on this machine.
+shuffler_url = {shuffler_url}
+campaigns = [{campaign}]
+# window_rounds = 0            # rounds of a token window; 0 for the campaign's window
+# lead_s = 0                   # how long tokens can be fetched at least; 0 for a round
 """
 
 _CAMPAIGN = """\
@@ -137,6 +165,7 @@ class Plan:
         campaign: What the fleet agrees to.
         shuffler_url: The shuffler's address; a server on this machine listens where it says.
         fusion_url: The fusion centre's address likewise.
+        registrar_url: The registrar's likewise; None for none.
         cache_s: How long devices may keep a keyset.
         keys_valid_s: How long the first opening keys are used.
         takes_turns: Whether each device reports once in a window, in a round of its own.
@@ -148,6 +177,7 @@ class Plan:
     campaign: Campaign
     shuffler_url: str
     fusion_url: str
+    registrar_url: str | None = None
     cache_s: int
     keys_valid_s: int
     takes_turns: bool = False
@@ -158,12 +188,15 @@ class Plan:
         for name, url in (
             ("--shuffler-url", self.shuffler_url),
             ("--fusion-url", self.fusion_url),
+            ("--registrar-url", self.registrar_url),
         ):
+            if url is None:
+                continue
             try:
                 split_address(url, plain="http", secure="https")
             except ValueError as error:
                 mistakes.append(f"{name} {error}")
-        if not mistakes and self.shuffler_url == self.fusion_url:
+        if not mistakes and self.shuffler_url in (self.fusion_url, self.registrar_url):
             mistakes.append("--shuffler-url and --fusion-url must be different.")
         if mistakes:
             raise ConfigurationError(mistakes)
@@ -176,10 +209,12 @@ class Installed:
     Args:
         folder: Where.
         public: The public keys of both servers.
+        registrar: The registrar's public key; None without one.
     """
 
     folder: Path
     public: tuple[PublicKeys, PublicKeys]
+    registrar: bytes | None = None
 
 
 def install(
@@ -187,17 +222,17 @@ def install(
     plan: Plan,
     *,
     now_s: int,
-    device_text: Callable[[str, str], str],
+    device_text: Callable[[str, str, str | None], str],
     device_file: str,
 ) -> Installed:
-    """Make the folders ``shuffler``, ``fusion`` and ``device``, all of them or none.
+    """Make the folders ``shuffler``, ``fusion``, ``registrar`` and ``device``, all or none.
 
     Args:
         folder: Where; it must not exist, or be empty.
         plan: What they should hold.
         now_s: The time, from which the keys are used.
-        device_text: Makes a device's settings of the public signing keys of fusion centre and
-            shuffler, in base64url.
+        device_text: Makes a device's settings of the public signing keys of fusion centre,
+            shuffler and registrar, in base64url.
         device_file: The name of that file.
 
     Raises:
@@ -208,26 +243,41 @@ def install(
     try:
         # Takes the place of an empty folder, and of nothing else.
         with replacing_folder(folder, mode=0o700) as made:
-            public = _fill(made, plan, now_s)
+            registrar = None if plan.registrar_url is None else os.urandom(32)
+            registrar_key = None if registrar is None else public_key_of(registrar)
+            public = _fill(made, plan, now_s, registrar_key)
             shuffler, fusion = public
+            if registrar is not None:
+                _fill_registrar(made, plan, public, registrar)
             device = made / "device"
             device.mkdir(mode=0o700)
-            text = device_text(public_text(fusion.signing_key), public_text(shuffler.signing_key))
+            text = device_text(
+                public_text(fusion.signing_key),
+                public_text(shuffler.signing_key),
+                None if registrar_key is None else public_text(registrar_key),
+            )
             write_private(device / device_file, text)
             (made / STEPS_FILE).write_text("\n".join(next_steps(folder, plan)) + "\n", "utf-8")
     except OSError as error:
         raise ConfigurationError([f"{folder}: {error.strerror}; nothing was made."]) from None
-    return Installed(folder=folder, public=public)
+    return Installed(folder=folder, public=public, registrar=registrar_key)
 
 
 def next_steps(folder: Path, plan: Plan) -> list[str]:
     """Return the commands to run next, in order, with a word on each."""
     shuffler, fusion, device = (folder / name for name in ("shuffler", "fusion", "device"))
     at_shuffler, at_fusion = (f"--config {path / SETTINGS_FILE}" for path in (shuffler, fusion))
+    at_registrar = f"--config {folder / REGISTRAR_FOLDER / SETTINGS_FILE}"
+    runs, approves, approval = [], [], ""
+    if plan.registrar_url is not None:
+        runs = [f"rase registrar run {at_registrar}"]
+        approves = [f"rase registrar approve {at_registrar} > approval.txt"]
+        approval = " --approval-file approval.txt"
     return [
-        "# 1. Run both servers, and leave them running.",
+        "# 1. Run the servers, and leave them running.",
         f"rase shuffler run {at_shuffler}",
         f"rase fusion run {at_fusion}",
+        *runs,
         "# 2. Publish keys, then the campaign; the shuffler countersigns both.",
         f"rase fusion publish-keys {fusion / KEYSET_FILE} {at_fusion}",
         f"rase campaign publish {fusion / CAMPAIGN_FILE} {at_fusion}",
@@ -235,7 +285,8 @@ def next_steps(folder: Path, plan: Plan) -> list[str]:
         "umask 077",
         "# 3. Enrol a device: one token each. For more devices, copy the folder first (cp -a).",
         f"rase shuffler enrol {at_shuffler} > token.txt",
-        f"rase device enrol --folder {device} --token-file token.txt",
+        *approves,
+        f"rase device enrol --folder {device} --token-file token.txt{approval}",
         f"# 4. Set [source] in its settings, and run it. {_company(plan)}",
         f"rase device run --folder {device}",
         "# 5. Ask.",
@@ -257,7 +308,40 @@ def _company(plan: Plan) -> str:
     )
 
 
-def _fill(folder: Path, plan: Plan, now_s: int) -> tuple[PublicKeys, PublicKeys]:
+def _fill_registrar(
+    folder: Path, plan: Plan, public: tuple[PublicKeys, PublicKeys], secret: bytes
+) -> None:
+    """Write the registrar's folder: its settings and its key."""
+    shuffler, fusion = public
+    place = folder / REGISTRAR_FOLDER
+    place.mkdir(mode=0o700)
+    (place / KEYS_FOLDER).mkdir(mode=0o700)
+    text = base64.b64encode(secret).decode() + "\n"
+    write_private(place / KEYS_FOLDER / "signing.key", text)
+    host, port = _listens(str(plan.registrar_url), _REGISTRAR_PORT)
+    settings = _REGISTRAR.format(
+        host=json.dumps(host),
+        port=port,
+        fusion_key=json.dumps(public_text(fusion.signing_key)),
+        shuffler_key=json.dumps(public_text(shuffler.signing_key)),
+        shuffler_url=json.dumps(plan.shuffler_url),
+        campaign=json.dumps(plan.campaign.id),
+    )
+    write_private(place / SETTINGS_FILE, settings)
+
+
+def _registrar_line(key: bytes | None) -> str:
+    if key is None:
+        return '# registrar_key = "..."        # of a registrar, whose tokens reports then need'
+    return (
+        "# The registrar's public key: reports need its tokens.\n"
+        f"registrar_key = {json.dumps(public_text(key))}"
+    )
+
+
+def _fill(
+    folder: Path, plan: Plan, now_s: int, registrar: bytes | None
+) -> tuple[PublicKeys, PublicKeys]:
     signing = {role: SigningKey.generate(role) for role in Role}
     kems = {Role.SHUFFLER: X25519, Role.FUSION: KEM_NUMBERS[plan.campaign.kem]}
     opening = {role: OpeningKey.generate(role, 1, kem=kems[role]) for role in Role}
@@ -284,7 +368,7 @@ def _fill(folder: Path, plan: Plan, now_s: int) -> tuple[PublicKeys, PublicKeys]
         (place / KEYS_FOLDER).mkdir(mode=0o700)
         write_private(place / KEYS_FOLDER / "signing.key", signing[role].to_text())
         write_private(place / opening_key_name(1), opening[role].to_text())
-        host, port = _listens(own_url, role)
+        host, port = _listens(own_url, _PORTS[role])
         text = template.format(
             # JSON texts are TOML texts, too.
             host=json.dumps(host),
@@ -293,6 +377,7 @@ def _fill(folder: Path, plan: Plan, now_s: int) -> tuple[PublicKeys, PublicKeys]
             opening_key_file=json.dumps(opening_key_name(1)),
             peer_key=json.dumps(public_text(public[peer].signing_key)),
             peer_url=json.dumps(peer_url),
+            registrar_line=_registrar_line(registrar),
             max_epsilon=max(plan.campaign.epsilon),
             window_budget=plan.campaign.window_budget,
             k_min=plan.campaign.k_min,
@@ -340,9 +425,9 @@ def _line(name: str, value: Any) -> str:
     return f"{text:<30} # {_WHY[name]}" if name in _WHY else text
 
 
-def _listens(url: str, role: Role) -> tuple[str, int]:
+def _listens(url: str, behind_proxy: int) -> tuple[str, int]:
     parts = urlsplit(url)
     if parts.scheme == "http":
         return parts.hostname or "127.0.0.1", parts.port or 80
     # TLS ends in a proxy on the same machine.
-    return "127.0.0.1", _PORTS[role]
+    return "127.0.0.1", behind_proxy

@@ -1,7 +1,7 @@
 -- The registrar's keys of token windows, signed by registrar and shuffler, and what is kept of the
 -- tokens that were counted: each counts once in its window.
 
-CREATE TABLE token_key (
+CREATE TABLE window_key (
     campaign    TEXT NOT NULL,
     first_round BIGINT NOT NULL,
     last_round  BIGINT NOT NULL,

@@ -13,6 +13,14 @@ FROM rase_fusion.answers
 JOIN rase_fusion.rounds USING (campaign, round)
 WHERE state = 'final';
 
+-- The shares of states, and answers by label; empty for those of all devices.
+CREATE OR REPLACE VIEW rase_fusion.fleet_parts AS
+SELECT campaign, quantity, unit, label, category, "time", until, round, value, standard_error, low,
+    high, n, target, method, local_epsilon, shuffled_epsilon, delta, degrees_of_freedom, shuffle
+FROM rase_fusion.parts
+JOIN rase_fusion.rounds USING (campaign, round)
+WHERE state = 'final';
+
 DO $$
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'rase_reader') THEN
@@ -22,5 +30,6 @@ END
 $$;
 GRANT USAGE ON SCHEMA rase_fusion TO rase_reader;
 GRANT SELECT ON rase_fusion.fleet_mean TO rase_reader;
+GRANT SELECT ON rase_fusion.fleet_parts TO rase_reader;
 ALTER ROLE rase_reader SET search_path = rase_fusion;
 ALTER ROLE rase_reader SET default_transaction_read_only = on;

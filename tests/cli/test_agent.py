@@ -16,7 +16,10 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, int | None, int | N
     """What agents would have run."""
     seen: list[tuple[Path, int | None, int | None]] = []
 
-    def note(folder: Path, *, rounds: int | None, page_port: int | None) -> None:
+    def note(
+        folder: Path, *, rounds: int | None, page_port: int | None, more: tuple[Path, ...] = ()
+    ) -> None:
+        assert not more
         seen.append((folder, rounds, page_port))
 
     monkeypatch.setattr("rase.cli.run_agent", note)

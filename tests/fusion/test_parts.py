@@ -9,6 +9,7 @@ import pytest
 from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, app_of, ask, made_centre, parcel, reports
 
 from rase.campaign import Campaign
+from rase.fusion.campaigns import next_version
 from rase.fusion.difference import Side, difference_of
 from rase.fusion.mechanism import campaign_of, effect_of, randomizer_of, state_randomizer_of
 from rase.fusion.parts import Part
@@ -16,6 +17,7 @@ from rase.fusion.query import Questions
 from rase.fusion.refusals import Refused
 from rase.fusion.shares import shares_of_round
 from rase.fusion.subscribers import add_subscriber
+from rase.validation import CampaignInvalid
 from rase.wire.messages import LabelCount
 
 STATES = campaign_of(
@@ -355,3 +357,11 @@ def test_overviews_show_the_first_state(get: Callable[[str], httpx.Response]) ->
     rounds = get("/v1/rounds?campaign=heat-pump").json()["rounds"]
     assert [one["status"] for one in rounds] == ["too_few", "ok", "ok"]
     assert rounds[1]["category"] == "on"
+
+
+def test_a_range_of_states_cannot_be_changed() -> None:
+    """It is their numbers; what may change, changes."""
+    later = {"not_before": STATES.not_before + 9}
+    with pytest.raises(CampaignInvalid, match="low must be absent where readings are states"):
+        next_version(STATES, low=3.0, **later)
+    assert next_version(STATES, k_min=40, **later).k_min == 40

@@ -5,8 +5,9 @@ import json
 import os
 import re
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from rase.clock import SystemClock
 from rase.device.enrolment import settings_text
 from rase.device.folder import DeviceFolder
 from rase.device.state import DeviceState, StateFile
+from rase.domain import Categories
 from rase.kernels.entropy import SeededEntropy
 from rase.laws.randomizer import RangeRandomizer
 from rase.laws.registry import randomizer_named
@@ -28,7 +30,9 @@ from rase.wire.outer import OuterOpener
 from rase.wire.signed import SignedCampaign, SignedKeyset, campaign_hash, signature_of
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/micropython.md"
-DESKTOP, CHIP = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text("utf-8"), re.M | re.S)
+DESKTOP, CHIP, DESKTOP_STATES, CHIP_STATES = re.findall(
+    r"^```python\n(.*?)^```", GUIDE.read_text("utf-8"), re.M | re.S
+)
 ROUND = 495_123
 
 
@@ -171,6 +175,42 @@ def test_the_chip_draws_the_places_of_the_agent(
     drawn = on_chip(config, "0 1", f"print(json.dumps([place_of(m, w) for m, w in {asked!r}]))", [])
     assert drawn == [agent.draw_one(m / 1000, Fixed(word)) for m, word in asked]
     assert {0, duchi.steps} == set(drawn)
+
+
+@pytest.mark.needs("node", "micropython")
+@pytest.mark.parametrize("mechanism", ["randomized-response", "block-design"])
+def test_the_chip_draws_states_by_the_law_of_the_agent(duchi: Campaign, mechanism: str) -> None:
+    """As many of the 2^64 words for each place; those of a block design word for word."""
+    states = ["on", "off", "standby", "other"]
+    agent = randomizer_named(mechanism, 1.0, domain=Categories(tuple(states)))
+    space: dict[str, Any] = {"epsilon": 1.0, "constants": {}}
+    space["campaign"] = SimpleNamespace(categories=states, mechanism=mechanism)
+    exec(compile(DESKTOP_STATES, "constants.py", "exec"), space)  # noqa: S102 - our own page
+    made = space["constants"]
+    config = "".join(f"{name} = {value!r}\n" for name, value in made.items())
+    near, far, count = made["NEAR_WORDS"], made["FAR_WORDS"], len(made["NEAR"])
+    edges = [near * place for place in range(count)]
+    edges += [near * count + far * place for place in range(len(made["AWAY"]))]
+    # The first and the last word of each piece.
+    words = [word for edge in edges for word in (edge, edge - 1) if word >= 0] + [2**64 - 1]
+    asked = [(state, word) for state in (*states, "boost") for word in words]
+    calls = f"print(json.dumps([place_of_state(s, w) for s, w in {asked!r}]))"
+    prelude = f"with open('/config.py', 'w') as file:\n    file.write({config!r})\nimport json\n"
+    drawn = json.loads(micropython(f"{prelude}{CHIP_STATES}\n{calls}"))
+    law = agent.law(1.0)
+    if mechanism == "block-design":
+        spots = [agent.domain.spot(state if state in states else "other")[0] for state, _ in asked]
+        assert drawn == [
+            law.draw(spot, 0, Fixed(word)) for spot, (_, word) in zip(spots, asked, strict=True)
+        ]
+    by_word = dict(zip(asked, drawn, strict=True))
+    for index, state in enumerate(states):
+        weights: dict[int, int] = {}
+        for edge, end in pairwise([*edges, 2**64]):
+            place = by_word[state, edge]
+            assert by_word[state, end - 1] == place
+            weights[place] = weights.get(place, 0) + end - edge
+        assert weights == dict(law.weights(index))
 
 
 @pytest.mark.needs("node", "micropython")

@@ -164,9 +164,9 @@ def next_version(campaign: Campaign, *, not_before: int, **changes: Any) -> Camp
     """
     changes.setdefault("not_after", max(campaign.not_after, not_before))
     changes |= {"version": campaign.version + 1, "not_before": not_before}
-    if campaign.delta is None:
+    if campaign.delta is None and campaign.states is None:
         return replace(campaign, **changes)
-    # Other numbers are other claims: they are computed again.
+    # Other numbers are other claims: they are computed again. States have no range to change.
     return campaign_of(campaign.as_fields() | changes)
 
 

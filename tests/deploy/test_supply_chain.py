@@ -20,7 +20,7 @@ from rase.cli import main as program
 ROOT = Path(__file__).parents[2]
 SECRET = re.compile(r"token|passw|secret|credential|private|proof|cookie")
 # Public keys, of servers; a validity in days.
-PUBLIC = {"fusion_key", "shuffler_key", "keys_valid"}
+PUBLIC = {"fusion_key", "shuffler_key", "registrar_key", "keys_valid"}
 
 
 def commands(name: str, command: Any) -> Iterator[tuple[str, click.Command]]:

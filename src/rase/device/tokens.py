@@ -183,13 +183,13 @@ class TokenFetcher:
                 self._pause(one)
             return
         try:
-            tokens = batch.open(found)
+            opened = batch.open(found)
         except ValueError:
             self._give_up(first, "bad-signature")
             return
-        self._ledger.keep_tokens(one.key.campaign, first, tokens)
+        self._ledger.keep_tokens(one.key.campaign, first, opened)
         del self._due[first]
-        self._journal.note("tokens-fetched", round=first, count=len(tokens))
+        self._journal.note("tokens-fetched", round=first, count=len(opened))
 
     def _pause(self, one: _Due) -> None:
         share = (self._entropy.word() % _STEPS) / _STEPS

@@ -60,7 +60,7 @@ _SIZES: Final = " or ".join(map(str, REPORT_SIZES.values()))
 _HEADER = struct.Struct(">BB8sI")
 _CONTENT = struct.Struct(">BBqI18x")
 _PADDING = bytes(18)
-_NO_TOKEN = bytes(TOKEN_SIZE)
+_UNSIGNED = bytes(TOKEN_SIZE)
 _COVER = 1
 _BATCH = "bad-batch"  # the problem of everything between the two servers
 _MAX_BATCH_BYTES = 1 << 30
@@ -138,7 +138,7 @@ class Content:
     def to_bytes(self) -> bytes:
         """Return the 320 bytes."""
         content = _CONTENT.pack(VERSION, self.epsilon_class, self.place, self.round)
-        return content + (self.token or _NO_TOKEN)
+        return content + (self.token or _UNSIGNED)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Content":
@@ -157,8 +157,8 @@ class Content:
         if data[14:_PLACE_SIZE] != _PADDING:
             raise Malformed("the padding of a report must be zero; it is not.")
         try:
-            token = data[_PLACE_SIZE:]
-            return cls(round, place, epsilon_class, b"" if token == _NO_TOKEN else token)
+            rest = data[_PLACE_SIZE:]
+            return cls(round, place, epsilon_class, b"" if rest == _UNSIGNED else rest)
         except ValueError as error:
             raise Malformed(str(error)) from None
 

@@ -22,7 +22,7 @@ def split_address(
         is_plain_anywhere: Whether the plain scheme may lead to other machines, too.
 
     Raises:
-        ValueError: If it is no such address; the message goes on from the name of the setting.
+        ValueError: If the text is not an address; the message continues a setting's name.
 
     Example:
         >>> split_address("http://[::1]:8702/v1", plain="http", secure="https").hostname

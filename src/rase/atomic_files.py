@@ -26,7 +26,7 @@ def replacing(
             of this process's own if None, for files that several processes may write.
 
     Raises:
-        OSError: If it cannot be written; an older file then stays as it was.
+        OSError: If the file cannot be written; an older file then stays as it was.
     """
     part = part or _part_of(path)
     try:
@@ -50,7 +50,7 @@ def write_atomic(path: Path, content: bytes | str, *, mode: int | None = None) -
         mode: Who may read it; what the process's mask says if None.
 
     Raises:
-        OSError: If it cannot be written; an older file then stays as it was.
+        OSError: If the file cannot be written; an older file then stays as it was.
     """
     with replacing(path, mode=mode) as file:
         file.write(content.encode() if isinstance(content, str) else content)
@@ -65,7 +65,7 @@ def replacing_folder(path: Path, *, mode: int = 0o777) -> Iterator[Path]:
         mode: Who may look into it, less what the process's mask forbids.
 
     Raises:
-        OSError: If it cannot be made, or there is something else of that name.
+        OSError: If the folder cannot be made, or something else has that name.
     """
     import shutil  # brings compressors along, which a device agent never needs
 

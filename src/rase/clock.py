@@ -138,7 +138,7 @@ class FakeClock:
         """Let time pass.
 
         Raises:
-            ValueError: If it should pass backwards.
+            ValueError: If time would go backwards.
         """
         if seconds < 0:
             raise ValueError(f"seconds must be at least 0, got {seconds}; jump() sets a clock.")

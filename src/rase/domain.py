@@ -211,7 +211,7 @@ def between_bounds(bounds: Iterable[float]) -> tuple[str, ...]:
         bounds: 1 to 63 numbers, ascending.
 
     Raises:
-        TypeError: If they are not numbers.
+        TypeError: If the bounds are not numbers.
         ValueError: If there are too few or too many, or they do not ascend.
 
     Example:
@@ -259,7 +259,7 @@ class Precision:
 
     Raises:
         TypeError: If an argument is not a number.
-        ValueError: If one lies outside [0, 1].
+        ValueError: If beta or rho lies outside [0, 1].
 
     Example:
         >>> Precision(beta=0.5, rho=0.9).epsilon_bound(Range(0, 3000))

@@ -70,7 +70,7 @@ class Curves:
         """Return one curve.
 
         Raises:
-            KeyError: If there is none.
+            KeyError: If there is no such curve.
         """
         for curve in self.curves:
             if (curve.mechanism, curve.estimator) == (mechanism, estimator):

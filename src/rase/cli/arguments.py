@@ -42,7 +42,7 @@ def parse_size(text: str) -> int:
     """Return how many bytes a text such as 512MB, 4GB or 4GiB stands for.
 
     Raises:
-        ValueError: If it does not look like one.
+        ValueError: If the text is not a size.
 
     Example:
         >>> parse_size("512MB"), parse_size("2GiB")

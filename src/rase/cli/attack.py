@@ -1,4 +1,4 @@
-"""``rase attack FILE``: what a configuration gives away on one's own data, before it is used."""
+"""``rase attack FILE``: what a configuration reveals about your own data, before you use it."""
 
 import dataclasses
 import json
@@ -44,7 +44,7 @@ _IGNORED = frozenset(field.name for field in dataclasses.fields(Campaign)) - fro
 
 
 class ConfigurationInvalid(click.ClickException):
-    """The file does not describe a configuration: exit code 3, with all mistakes."""
+    """The file is not a valid configuration: exit code 3, with all errors."""
 
     exit_code = 3
 
@@ -110,7 +110,7 @@ def read_configuration(path: Path) -> Configuration:
 
 
 class _Reader:
-    """Take a table apart, and note every mistake rather than the first."""
+    """Parse a table, and collect all errors instead of stopping at the first."""
 
     def __init__(self, table: Mapping[str, Any]) -> None:
         self.mistakes: list[str] = []
@@ -211,7 +211,7 @@ def _is_number(value: object) -> bool:
     type=click.Choice(["random", "time"]),
     default="random",
     show_default=True,
-    help="How a fifth is kept for the test.",
+    help="How a fifth is selected for the test.",
 )
 @click.option(
     "--arrival",
@@ -220,10 +220,12 @@ def _is_number(value: object) -> bool:
     show_default=True,
     help="Whether devices report in the same sequence every round.",
 )
-@click.option("--every", help="Length of a round, such as 1h; else the data's own interval.")
-@click.option("--devices", type=click.IntRange(min=2), help="Keep those with most readings.")
+@click.option("--every", help="Length of a round, such as 1h; by default the data's interval.")
+@click.option(
+    "--devices", type=click.IntRange(min=2), help="Keep only those with the most readings."
+)
 @click.option("--seed", type=click.IntRange(0, 4_000_000), default=1, show_default=True,
-              help="Of noise, order, split and attack.")  # fmt: skip
+              help="Seed of noise, order, split and attack.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Write results to .csv, .parquet or .json."

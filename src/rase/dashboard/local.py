@@ -49,7 +49,7 @@ class LocalPages:
         """An address that leads there one time: other users may see what a browser is started with.
 
         Raises:
-            ValueError: If it was used.
+            ValueError: If the address was used before.
         """
         if self._code is None:
             raise ValueError("the address must be used once, got it a second time.")

@@ -123,7 +123,7 @@ def run_agent(
         page_port: Serve the owner's page on this port; as the settings say if None.
 
     Raises:
-        RaseError: If it cannot work.
+        RaseError: If the agent cannot work.
     """
     # What is imported stays: looking for garbage in it would only cost time.
     gc.disable()

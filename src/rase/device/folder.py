@@ -72,7 +72,7 @@ class DeviceFolder:
         """Make the folder, for its owner only.
 
         Raises:
-            ConfigurationError: If it cannot be made, or others can look into it.
+            ConfigurationError: If the folder cannot be made, or others can read it.
         """
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ class DeviceFolder:
         """Open the ledger.
 
         Raises:
-            LedgerUnusable: If it is missing or damaged.
+            LedgerUnusable: If the ledger is missing or damaged.
         """
         return Ledger(self.ledger_path(settings), settings.limits)
 
@@ -241,7 +241,7 @@ def secret_in(path: Path) -> str:
     """Return the secret in a file that is for its owner only.
 
     Raises:
-        ConfigurationError: If it cannot be read, or others can.
+        ConfigurationError: If the file cannot be read, or others can read it.
     """
     from rase.wire.private_files import read_private
 

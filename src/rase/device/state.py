@@ -67,7 +67,7 @@ class StateStore(Protocol):
         """Keep a state, durably, all of it or nothing.
 
         Raises:
-            StateUnusable: If it cannot be kept; the one before is still there.
+            StateUnusable: If the state cannot be written; the previous one is still there.
         """
         ...
 
@@ -86,7 +86,7 @@ class StateFile:
         """Read the file.
 
         Raises:
-            StateUnusable: If it is missing, damaged, or of another version.
+            StateUnusable: If the state is missing, damaged, or of another version.
         """
         try:
             document = json.loads(self._path.read_text(encoding="ascii"))
@@ -114,7 +114,7 @@ class StateFile:
         """Replace the file.
 
         Raises:
-            StateUnusable: If it cannot be written; the old one is still there.
+            StateUnusable: If the state cannot be written; the old one is still there.
         """
         body = _fields_of(state)
         text = json.dumps({"schema": _SCHEMA, "sha256": _checksum(body), "state": body}, indent=1)

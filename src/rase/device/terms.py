@@ -43,7 +43,7 @@ class OwnerRules:
         label: The public kind of this device that its owner agreed to report; None for none.
 
     Raises:
-        ConfigurationError: If they contradict each other.
+        ConfigurationError: If the rules contradict each other.
     """
 
     report_epsilon: float
@@ -203,7 +203,7 @@ class Terms:
             The campaign if it is a new version, else None.
 
         Raises:
-            TermsRefused: If it is not admitted; what was accepted before stays.
+            TermsRefused: If the campaign is not admitted; what was accepted before stays.
         """
         offered = self._read_campaign(data)
         campaign, latest = offered.campaign, self.latest
@@ -251,7 +251,7 @@ class Terms:
             The keyset if it is a new version, else None.
 
         Raises:
-            TermsRefused: If it is not admitted; the one accepted before stays.
+            TermsRefused: If the keyset is not admitted; the one accepted before stays.
         """
         offered = self._read_keyset(data)
         if self._keyset is None:

@@ -59,7 +59,7 @@ def asker_of(request: Request, scope: str | None) -> Subscriber:
     """Return who asks, if their token allows it; without a scope, any valid token does.
 
     Raises:
-        Refused: If it does not, or there is none.
+        Refused: If the token does not allow this, or there is no token.
         HttpProblem: ``too-many``, if it asked too often; that is counted, not written down.
     """
     asker = _authenticate_request(request)

@@ -135,7 +135,7 @@ class Alarms:
         """Return an alarm as the operator wrote it down.
 
         Raises:
-            KeyError: If there is none of the name.
+            KeyError: If no alarm has the name.
         """
         return self._settings[name]
 

@@ -77,7 +77,7 @@ class Publisher:
         """Publish a first campaign, or a new version for rounds to come.
 
         Raises:
-            CampaignInvalid: If it may not follow the version that is published.
+            CampaignInvalid: If the new version may not follow the published one.
             RaseError: If the shuffler refuses it or cannot be reached; nothing is published then.
         """
         signature = signature_of(campaign, self._key)
@@ -160,7 +160,7 @@ def next_version(campaign: Campaign, *, not_before: int, **changes: Any) -> Camp
         **changes: The fields that change.
 
     Raises:
-        CampaignInvalid: If it cannot be so.
+        CampaignInvalid: If such a version may not follow this one.
     """
     changes.setdefault("not_after", max(campaign.not_after, not_before))
     changes |= {"version": campaign.version + 1, "not_before": not_before}

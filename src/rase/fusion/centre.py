@@ -58,7 +58,7 @@ class FusionCentre:
         """Take new keys from their files, and say that this process runs.
 
         Raises:
-            StorageError: If that could not be written.
+            StorageError: If that this process runs could not be written.
         """
         self.intake.renew_keys()
         if self.heart is not None:

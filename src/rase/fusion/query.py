@@ -140,7 +140,7 @@ class Questions:
         """Return the newest final round.
 
         Raises:
-            Refused: If there is none yet, or as `at` does.
+            Refused: If there is no estimate yet, or as `at` does.
         """
         return self.at(campaign, self.last_round(campaign), method=method, part=part)
 
@@ -148,7 +148,7 @@ class Questions:
         """Return the number of the newest final round.
 
         Raises:
-            Refused: If there is none yet.
+            Refused: If there is no estimate yet.
         """
         with self._database.snapshot() as transaction:
             ((last,),) = transaction.execute(
@@ -313,7 +313,7 @@ def parse_moment_s(text: str) -> float:
         True
 
     Raises:
-        ValueError: If it is neither, has no zone, or lies outside the calendar.
+        ValueError: If the text is neither, has no time zone, or lies outside the calendar.
     """
     try:
         moment_s = int(text) / 1000 if text.isdecimal() else _rfc3339_s(text)
@@ -331,7 +331,7 @@ def parse_rounds(text: str, campaign: Campaign) -> int:
     """Return how many rounds a window holds: a number, or a duration of whole rounds.
 
     Raises:
-        ValueError: If it is neither.
+        ValueError: If the text is neither.
     """
     if text.isdecimal() and len(text) < 10:
         return int(text)

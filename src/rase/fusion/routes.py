@@ -314,7 +314,7 @@ def parse_question(parse: Callable[..., Any], *arguments: Any) -> Any:
     """Return what a question was parsed to.
 
     Raises:
-        Refused: If it cannot be parsed.
+        Refused: If the question cannot be parsed.
     """
     try:
         return parse(*arguments)
@@ -362,7 +362,7 @@ def parse_last_id(text: str | None) -> int | None:
     """Return the number in a Last-Event-ID; None if there is none.
 
     Raises:
-        Refused: If it is not one of ours.
+        Refused: If the event id is not one of ours.
     """
     if text is None or not text.strip():
         return None

@@ -145,7 +145,7 @@ def authenticate(database: Database, clock: Clock, *, token: str | None) -> Subs
     """Return whose token it is.
 
     Raises:
-        Refused: If it is missing, unknown, expired or revoked; which of these is not said.
+        Refused: If the token is missing, unknown, expired or revoked, without saying which.
     """
     match = _TOKEN.fullmatch(token or "")
     handle, secret = match.groups() if match else ("", "")

@@ -76,7 +76,7 @@ def checked_entropy(entropy: Entropy, *, study: bool) -> Entropy:
         study: Whether what is drawn is for study, and says so wherever it is shown.
 
     Raises:
-        TypeError: If it is another source than the secure one, and not for study.
+        TypeError: If the source is not the secure one, and this is not for study.
 
     Example:
         >>> checked_entropy(SeededEntropy(1), study=True)

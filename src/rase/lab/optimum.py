@@ -82,7 +82,7 @@ def solve(epsilon: float, *, parts: int | None = None, close: float = 1e-6) -> P
 
     Raises:
         ValueError: If an argument is out of bounds.
-        RuntimeError: If it does not end; no such budget is known.
+        RuntimeError: If the iteration does not end; no such budget is known.
 
     Example:
         >>> solved = solve(1.0, parts=16)

@@ -61,7 +61,7 @@ class WideTable:
             separates columns and a comma stands between digits in the first rows.
 
     Raises:
-        DataError: If it has no column of that name, two of one name, or none but times.
+        DataError: If no column has that name, two have the same, or there are only times.
     """
 
     def __init__(
@@ -366,7 +366,7 @@ def refit_houses(path: Path) -> tuple[tuple[int, Path], ...]:
     """Return the houses of a folder of the download, or the one of a single file, by number.
 
     Raises:
-        DataError: If there is none, or a house is there twice.
+        DataError: If there is no house, or a house occurs twice.
     """
     if path.is_file():
         match = re.search(r"House_?(\d{1,2})\.csv$", path.name, re.IGNORECASE)

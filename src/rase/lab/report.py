@@ -87,7 +87,7 @@ def kept_studies(folder: Path) -> list[tuple[Study, str]]:
     """Read back the studies of a folder with their pictures as SVG, in the order of the paper.
 
     Raises:
-        DataError: If there is none, or a file is damaged.
+        DataError: If there is no study, or a file is damaged.
     """
     from rase.lab.experiments.registry import EXPERIMENTS
 
@@ -113,7 +113,7 @@ def write_report(folder: Path) -> Path:
 
     Raises:
         DataError: If there is no study.
-        OSError: If it cannot be written.
+        OSError: If the report cannot be written.
     """
     path = folder / "report.html"
     write_atomic(path, report_html(kept_studies(folder)))

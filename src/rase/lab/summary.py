@@ -49,7 +49,7 @@ def summary_of(panel: Panel) -> PanelSummary:
     """Return the statistics of a panel.
 
     Raises:
-        DataError: If it has no reading.
+        DataError: If the panel has no reading.
 
     Example:
         >>> summary = summary_of(Panel([0, 1], ["a", "b"], [[0, 4], [2, float("nan")]]))

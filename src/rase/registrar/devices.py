@@ -143,7 +143,7 @@ def revoke_devices(database: Database, device_keys: Sequence[str]) -> tuple[str,
         The whole keys.
 
     Raises:
-        LookupError: If one is of no device, or of several; nothing is revoked then.
+        LookupError: If a key belongs to no device, or to several; then nothing is revoked.
     """
     chosen: list[str] = []
     with database.transaction() as transaction:

@@ -57,7 +57,7 @@ class HttpPeer:
         """Return the shuffler's signature of a key.
 
         Raises:
-            KeyRefused: If it refuses, with its reason.
+            KeyRefused: If the shuffler refuses, with its reason.
             ShufflerSilent: If it does not answer now.
         """
         proposal = cbor.encode([key.to_bytes(), registrar_signature])

@@ -66,7 +66,7 @@ def own_secret(settings: RegistrarSettings) -> tuple[bytes, PinnedKeys]:
     """Return the registrar's signing key and the public ones of all three.
 
     Raises:
-        ConfigurationError: If one cannot be read, or two are the same.
+        ConfigurationError: If a key file cannot be read, or two keys are the same.
     """
     secret = read_secret_key(Path(settings.signing_key_file), "registrar.signing_key_file")
     try:

@@ -35,8 +35,8 @@ class Peer(Protocol):
         """Return the shuffler's signature of a key.
 
         Raises:
-            KeyRefused: If it never signs this one.
-            RaseError: If it does not answer now.
+            KeyRefused: If the shuffler will never sign this key.
+            RaseError: If the shuffler does not answer now.
         """
         ...
 

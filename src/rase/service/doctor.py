@@ -302,7 +302,7 @@ def fetch(url: str, path: str, *, tls: ssl.SSLContext | None = None) -> Fetched:
     """Ask a server for a document, past any proxy of the environment.
 
     Raises:
-        OSError: If it does not answer.
+        OSError: If the server does not answer.
         http.client.HTTPException: If it does not speak HTTP, or the address is none.
     """
     try:

@@ -76,7 +76,7 @@ class Heartbeat:
         """Write the row if it is time to, or if the keys are others; return whether it was written.
 
         Raises:
-            StorageError: If it could not be written; the next call tries again.
+            StorageError: If the row could not be written; the next call tries again.
         """
         held = tuple(self._keys())
         now_s = self._clock.monotonic_s()

@@ -58,7 +58,7 @@ class PublicKeys:
         configs: The public HPKE keys.
 
     Raises:
-        ValueError: If they do not belong to one server.
+        ValueError: If the keys do not belong to one server.
     """
 
     role: Role

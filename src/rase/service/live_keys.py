@@ -31,7 +31,7 @@ class LiveKeys:
         telemetry: Logs keys that came or could not be read.
 
     Raises:
-        ConfigurationError: If they cannot be read to begin with.
+        ConfigurationError: If the key files cannot be read at the start.
     """
 
     def __init__(

@@ -9,8 +9,8 @@ def whole_number(name: str, value: object, *, least: int) -> int:
     """Return ``value`` as an int, or refuse it.
 
     Raises:
-        TypeError: If it is not a whole number.
-        ValueError: If it is below ``least``.
+        TypeError: If the value is not a whole number.
+        ValueError: If the value is below ``least``.
     """
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be a whole number, got {value!r}.")
@@ -24,8 +24,8 @@ def number_at_least(name: str, value: object, *, least: float) -> float:
     """Return ``value`` as a float, or refuse it; infinity passes, NaN does not.
 
     Raises:
-        TypeError: If the budget is not a number.
-        ValueError: If it is below ``least`` or NaN.
+        TypeError: If the value is not a number.
+        ValueError: If the value is below ``least`` or NaN.
     """
     if isinstance(value, bool | str) or not hasattr(value, "__float__"):
         raise TypeError(f"{name} must be a number, got {value!r}.")
@@ -39,8 +39,8 @@ def positive_number(name: str, value: object) -> float:
     """Return ``value`` as a finite float above 0, or refuse it.
 
     Raises:
-        TypeError: If the budget is not a number.
-        ValueError: If it is not above 0, or not finite.
+        TypeError: If the value is not a number.
+        ValueError: If the value is not above 0, or not finite.
     """
     number = number_at_least(name, value, least=0.0)
     if number == 0 or math.isinf(number):

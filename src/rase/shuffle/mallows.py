@@ -89,7 +89,7 @@ class Mallows:
         """Return the log of the probability of one order.
 
         Raises:
-            ValueError: If it is not an order of n items.
+            ValueError: If the order is not one of n items.
         """
         checked = as_permutation(order, name="order")
         if checked.size != self.n:

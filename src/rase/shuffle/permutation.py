@@ -44,7 +44,7 @@ def kendall_tau(a: ArrayLike, b: ArrayLike) -> int:
         A distance from 0 to n (n - 1) / 2.
 
     Raises:
-        ValueError: If one is not a permutation, or their lengths differ.
+        ValueError: If an argument is not a permutation, or the lengths differ.
 
     Example:
         >>> kendall_tau([0, 1, 2, 3], [3, 2, 1, 0])
@@ -103,7 +103,7 @@ def inverse(permutation: ArrayLike, *, name: str = "permutation") -> Order:
 
     Raises:
         TypeError: If the entries are not whole numbers.
-        ValueError: If it is not a permutation.
+        ValueError: If the argument is not a permutation.
     """
     return _invert(as_permutation(permutation, name=name))
 
@@ -112,7 +112,7 @@ def compose(outer: ArrayLike, inner: ArrayLike) -> Order:
     """Return ``outer`` after ``inner``: entry i is ``outer[inner[i]]``.
 
     Raises:
-        ValueError: If one is not a permutation, or their lengths differ.
+        ValueError: If an argument is not a permutation, or the lengths differ.
 
     Example:
         >>> compose([1, 2, 0], [0, 2, 1]).tolist()
@@ -136,7 +136,7 @@ def as_permutation(permutation: ArrayLike, *, name: str = "permutation") -> Orde
 
     Raises:
         TypeError: If the entries are not whole numbers.
-        ValueError: If it is not a permutation.
+        ValueError: If the argument is not a permutation.
     """
     entries = np.asarray(permutation)
     if entries.size and entries.dtype.kind not in "iu":

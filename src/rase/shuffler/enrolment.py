@@ -315,7 +315,7 @@ def revoke_devices(database: Database, handles: Sequence[str]) -> tuple[str, ...
 
     Raises:
         ValueError: If a handle is none; nothing is revoked then.
-        LookupError: If one is not enrolled; nothing is revoked then.
+        LookupError: If a device is not enrolled; then nothing is revoked.
     """
     numbers = {handle.lower(): _number(handle) for handle in handles}
     malformed = [handle for handle, number in numbers.items() if number is None]

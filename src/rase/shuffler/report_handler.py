@@ -255,7 +255,7 @@ class ReportHandler:
 
         Raises:
             WireError: With the problem that the device is sent.
-            StorageError: If it could not be stored.
+            StorageError: If the report could not be stored.
         """
         try:
             pending = self._check_report(wire, device)

@@ -140,7 +140,7 @@ def own_signing_key(settings: ShufflerSettings) -> tuple[SigningKey, PinnedKeys]
     """Return the shuffler's signing key and the public ones of both servers.
 
     Raises:
-        ConfigurationError: If one cannot be read, or the public keys are those of another key.
+        ConfigurationError: If a key file cannot be read, or the public keys belong to another key.
     """
     key = read_signing_key(settings.signing_key_file, role=Role.SHUFFLER)
     pinned = pinned_keys(settings)

@@ -21,7 +21,7 @@ class PostgresAddress:
             PGSERVICE and so on.
 
     Raises:
-        ValueError: If it is no such address.
+        ValueError: If the text is not an address of PostgreSQL.
 
     Example:
         >>> print(PostgresAddress("postgresql://rase:secret@db.example/rase?sslmode=require"))
@@ -70,7 +70,7 @@ def parse_address(text: str | Path, *, folder: Path = Path()) -> DatabaseAddress
         folder: Where a relative path starts.
 
     Raises:
-        ValueError: If it is an address that cannot be used.
+        ValueError: If the address cannot be used.
 
     Example:
         >>> parse_address("shuffler.db", folder=Path("/srv"))

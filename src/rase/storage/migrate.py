@@ -35,7 +35,7 @@ def migrate(database: Database, role: str, *, target: int | None = None) -> int:
         The number of the last step that the database has now.
 
     Raises:
-        StorageUnusable: If it belongs to another role, or a newer release has changed it.
+        StorageUnusable: If the database belongs to another role or a newer release.
     """
     steps = migrations_of(role)
     with database.transaction() as transaction:
@@ -61,8 +61,8 @@ def version_of(database: Database, role: str) -> int:
     """Return the number of the last step that a database has, without changing it; 0 for none.
 
     Raises:
-        StorageUnusable: If it belongs to another role, or was moved elsewhere.
-        StorageBusy: If it cannot be used now.
+        StorageUnusable: If the database belongs to another role, or was moved elsewhere.
+        StorageBusy: If the database cannot be used now.
     """
     try:
         with database.snapshot() as transaction:

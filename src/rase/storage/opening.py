@@ -20,9 +20,9 @@ def open_database(address: DatabaseAddress, *, migrations: str) -> Database:
         migrations: Whose database it is: "shuffler" or "fusion".
 
     Raises:
-        StorageUnusable: If it is damaged, foreign, of a newer release or cannot be opened.
-        StorageBusy: If it cannot be used now.
-        ModuleNotFoundError: If it is one of PostgreSQL and psycopg is not installed.
+        StorageUnusable: If the database is damaged, foreign, of a newer release, or not opened.
+        StorageBusy: If the database cannot be used now.
+        ModuleNotFoundError: If the database is PostgreSQL and psycopg is not installed.
     """
     if isinstance(address, Path):
         return open_sqlite(address, migrations=migrations)
@@ -40,9 +40,9 @@ def look_at(address: DatabaseAddress, *, role: str) -> int:
         role: Whose database it is.
 
     Raises:
-        StorageUnusable: If it is damaged, foreign or cannot be opened.
-        StorageBusy: If it cannot be used now.
-        ModuleNotFoundError: If it is one of PostgreSQL and psycopg is not installed.
+        StorageUnusable: If the database is damaged, foreign or cannot be opened.
+        StorageBusy: If the database cannot be used now.
+        ModuleNotFoundError: If the database is PostgreSQL and psycopg is not installed.
     """
     if isinstance(address, Path):
         if not address.exists():
@@ -70,7 +70,7 @@ def looked_into(address: DatabaseAddress, *, role: str) -> Iterator[Transaction 
 
     Raises:
         StorageError: Named, if it cannot be read.
-        ModuleNotFoundError: If it is one of PostgreSQL and psycopg is not installed.
+        ModuleNotFoundError: If the database is PostgreSQL and psycopg is not installed.
     """
     if look_at(address, role=role) != migrations_of(role)[-1].number:
         yield None

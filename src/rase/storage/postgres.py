@@ -61,8 +61,8 @@ def open_postgres(
         schema: Where its tables are; ``rase_`` and the role's name if None. It is made if missing.
 
     Raises:
-        StorageUnusable: If it cannot be opened by this address, its server is too old, or it
-            belongs to another role or a newer release.
+        StorageUnusable: If the database cannot be opened, its server is too old, or it belongs
+            to another role or a newer release.
         StorageUnreachable: If the server does not answer.
     """
     database = PostgresDatabase(address, schema=schema or f"rase_{migrations}")

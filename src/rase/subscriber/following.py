@@ -91,7 +91,7 @@ class Following:
         """Count a connection in vain.
 
         Raises:
-            FusionRefused: If it was the last, and the server refused.
+            FusionRefused: If this was the last attempt, and the server refused.
             FusionUnreachable: If it was the last, and there was no answer.
         """
         self._failures += 1

@@ -136,7 +136,7 @@ class Files:
         """Open a file for reading at any place in it.
 
         Raises:
-            DataError: If it cannot be opened.
+            DataError: If the file cannot be opened.
         """
         if self.held is not None:
             yield pa.BufferReader(self.held)

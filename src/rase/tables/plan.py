@@ -266,7 +266,7 @@ class RunPlan:
         """The randomizer, where the question is about numbers.
 
         Raises:
-            TypeError: If it is about categories.
+            TypeError: If the plan is about categories.
         """
         if not isinstance(self.randomizer, RangeRandomizer):
             raise TypeError("this is for means of numbers, and the plan is for shares.")
@@ -306,7 +306,7 @@ def named_estimators(
         estimator: A name, a function, or several of them.
 
     Raises:
-        ValueError: If there is none, or a name is unknown.
+        ValueError: If no estimator is named, or a name is unknown.
     """
     listed = [estimator] if isinstance(estimator, str) or callable(estimator) else list(estimator)
     if not listed:

@@ -141,7 +141,7 @@ class ReleaseLog:
         """Open the folder, or make it.
 
         Raises:
-            DataError: If it belongs to another job, or another process works in it.
+            DataError: If the folder belongs to another job, or another process is using it.
         """
         try:
             self._open(self.folder)

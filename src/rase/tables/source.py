@@ -158,7 +158,7 @@ def open_source(
         hints: What is known about the way it is written.
 
     Raises:
-        DataError: If it cannot be read as a table with these columns.
+        DataError: If the data cannot be read as a table with these columns.
     """
     from rase.tables.csv import CsvSource
     from rase.tables.parquet import open_parquet

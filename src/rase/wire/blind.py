@@ -54,7 +54,7 @@ def finalize(
         raise_all: Raises a number to the exponent, if something does so quicker.
 
     Raises:
-        ValueError: If that is no signature by the key: nothing may be sent with it.
+        ValueError: If the result is not a signature by the key; do not send it then.
     """
     if len(signature) != _size(modulus):
         raise ValueError("signature must be as long as the key.")

@@ -52,7 +52,7 @@ def replace_private(path: Path, text: str) -> None:
     """Replace a file that only its owner can read; the old or the new one is always there.
 
     Raises:
-        OSError: If it could not be written; the old one is as it was.
+        OSError: If the file could not be written; the old one is unchanged.
     """
     with replacing(path, mode=0o600, part=path.with_name(f".{path.name}.new")) as file:
         file.write(text.encode("ascii"))
@@ -75,8 +75,8 @@ def read_secret(path: Path) -> str:
     """Return a token or an address with a password from a file, without blank ends.
 
     Raises:
-        OSError: If it cannot be read.
-        UnicodeDecodeError: If it is no text.
+        OSError: If the file cannot be read.
+        UnicodeDecodeError: If the file is not text.
     """
     with path.open(encoding="utf-8") as file:
         return secret_of(file)
@@ -93,7 +93,7 @@ def secret_of(file: TextIO, *, most: int = -1) -> str:
         most: How many characters are read; all of them if it is below 0.
 
     Raises:
-        UnicodeDecodeError: If it is no text.
+        UnicodeDecodeError: If the file is not text.
     """
     try:
         mode = os.fstat(file.fileno()).st_mode

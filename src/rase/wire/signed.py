@@ -55,7 +55,7 @@ class PinnedKeys:
         registrar: The registrar's; None where there is none, and no report has a token.
 
     Raises:
-        ValueError: If one has not 32 bytes, or two are the same: then one party plays two roles.
+        ValueError: If a key does not have 32 bytes, or one party has two roles.
     """
 
     fusion: bytes

@@ -64,7 +64,7 @@ class TokenBatch:
         """Return the tokens, in an order that says nothing of that in which they were signed.
 
         Raises:
-            ValueError: If one is no signature by the window's key.
+            ValueError: If a token is not a signature by the window's key.
         """
         if len(signatures) != self.key.reports:
             raise ValueError(f"signatures must be {self.key.reports}, got {len(signatures)}.")

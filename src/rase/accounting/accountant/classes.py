@@ -39,7 +39,7 @@ def class_laws(domain: Range, budgets: Sequence[float]) -> tuple[Optimal, ...]:
         budgets: The budgets, in any order.
 
     Raises:
-        ValueError: If there is none, or the largest is below the ladder.
+        ValueError: If there are no budgets, or the largest is below the ladder.
 
     Example:
         >>> [law.epsilon for law in class_laws(Range(0, 1), [1.0, 3.0])]

@@ -188,8 +188,8 @@ def checked_round(round: int, limits: CampaignLimits) -> int:
     """Return a round number that a clock can show.
 
     Raises:
-        TypeError: If it is not a whole number.
-        ValueError: If it lies before 1970 or absurdly late.
+        TypeError: If the round is not a whole number.
+        ValueError: If the round lies before 1970 or absurdly late.
     """
     _check_whole("round", round, lowest=0, highest=_LAST_START_S // limits.round_s)
     return round

@@ -117,7 +117,7 @@ def plan(
 
     Raises:
         TypeError: If an argument is not of its kind.
-        ValueError: If one is out of bounds.
+        ValueError: If an argument is out of bounds.
 
     Example:
         >>> power = plan(Range(0, 3000), 1.0, devices=1000, interval_s=3600, window=24)

@@ -42,7 +42,7 @@ _WIDTHS = {
 
 
 class ClaimBroken(click.ClickException):
-    """A bound from below is above its claim: exit code 7."""
+    """A lower bound is above its claim: exit code 7."""
 
     exit_code = 7
 
@@ -51,7 +51,7 @@ class ClaimBroken(click.ClickException):
 @click.option(
     "--samples",
     type=click.IntRange(1000, 1_000_000_000),
-    help=f"Samples of each input that are counted; {_SAMPLES}, or {_FAST_SAMPLES} with --fast. "
+    help=f"Samples to count for each input; {_SAMPLES}, or {_FAST_SAMPLES} with --fast. "
     "Slow subjects take a share of it.",
 )
 @click.option("--fast", is_flag=True, help="A hundredth of the samples: a minute, looser bounds.")
@@ -60,7 +60,7 @@ class ClaimBroken(click.ClickException):
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
-    help="For study: the same samples again, but for live orders and keys after a fork, which are "
+    help="For study: repeatable samples, except live orders and keys after a fork, which are "
     "always secure. Without it all randomness is secure, as in production.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
@@ -183,10 +183,10 @@ command.add_command(fleet_command)
 command.add_command(prepare_command)
 
 
-@command.command("list", short_help="Name the experiments.")
+@command.command("list", short_help="List the experiments.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def list_experiments(*, as_json: bool) -> None:
-    """Name the experiments, in the order of the paper."""
+    """List the experiments, in the order of the paper."""
     from rase.lab.experiments.registry import EXPERIMENTS
 
     rows = [
@@ -216,20 +216,20 @@ def list_experiments(*, as_json: bool) -> None:
     help=f"How often noise and split are drawn; {_TRIALS}, or {_FAST_TRIALS} with --fast.",
 )
 @click.option("--seed", type=click.IntRange(0, 4_000_000), default=1, show_default=True,
-              help="Of everything that is drawn.")  # fmt: skip
+              help="Seed of everything that is drawn.")  # fmt: skip
 @click.option("--fast", is_flag=True, help="Fewer points and one trial: a minute, not an hour.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     default=Path("rase-lab"),
     show_default=True,
-    help="Folder of report, tables, pictures and measured cells; made if it is not there.",
+    help="Folder of report, tables, pictures and measured cells; created if missing.",
 )
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
     default=min(2, os.cpu_count() or 1),
-    help="Processes that measure; two, or one where there is one core.",
+    help="Processes that measure; two, or one on a single core.",
 )
 @click.option(
     "--engine",

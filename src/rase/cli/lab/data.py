@@ -32,20 +32,22 @@ _NAMES_SHOWN = 5
 
 @click.command("data", short_help="List data sets, or check one or a file of your own.")
 @click.argument("source", required=False)
-@click.option("--every", help="Length of a round, such as 1h; else the data's own interval.")
-@click.option("--devices", type=int, help="Keep this many devices, those with most readings.")
-@click.option("--start", help="Leave out what is earlier, such as 2014-06-08 (UTC).")
-@click.option("--end", help="Leave out this moment and what is later.")
+@click.option("--every", help="Length of a round, such as 1h; by default the data's interval.")
+@click.option(
+    "--devices", type=int, help="Keep only this many devices, those with the most readings."
+)
+@click.option("--start", help="Skip everything earlier, such as 2014-06-08 (UTC).")
+@click.option("--end", help="Skip this moment and everything later.")
 @click.option(
     "--min-coverage",
     type=float,
     default=0.5,
     show_default=True,
-    help="Share of a round that must be measured.",
+    help="Share of a round that must have readings.",
 )
-@click.option("--time-column", help="Name of the column of times.")
-@click.option("--device-column", help="Name of the column of devices of a long table.")
-@click.option("--value-column", help="Name of the column of readings of a long table.")
+@click.option("--time-column", help="Name of the time column.")
+@click.option("--device-column", help="Name of the device column of a long table.")
+@click.option("--value-column", help="Name of the reading column of a long table.")
 @click.option(
     "--decimal",
     type=click.Choice(["auto", "point", "comma"]),
@@ -108,7 +110,7 @@ def data_command(
 @click.command("fleet", short_help="Write the readings of a synthetic fleet to a file.")
 @click.option("--devices", type=int, default=64, show_default=True, help="Appliances.")
 @click.option("--days", type=int, default=25, show_default=True, help="Days.")
-@click.option("--seed", type=int, default=1, show_default=True, help="The world.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the fleet.")
 @click.option("--interval", default="1h", show_default=True, help="Time between readings.")
 @click.option(
     "--outages-per-year",

@@ -134,7 +134,7 @@ class Owner:
         """Return the whole ledger.
 
         Raises:
-            LedgerUnusable: If it cannot be read.
+            LedgerUnusable: If the ledger cannot be read.
         """
         with self.folder.ledger(self.settings) as ledger:
             return ledger.status(int(self.clock.now_s())), ledger.history(-1)

@@ -54,7 +54,7 @@ class ExecSource:
         """Run the command and return its reading; none if it prints nothing.
 
         Raises:
-            SourceFailed: If it cannot be run, fails, takes too long, or prints no number.
+            SourceFailed: If the program cannot be run, fails, takes too long, or prints no number.
         """
         import subprocess
 

@@ -49,7 +49,7 @@ class FunctionSource:
         """Call the function.
 
         Raises:
-            SourceFailed: If it raises, or returns something else.
+            SourceFailed: If the function raises, or returns something else.
         """
         try:
             value = self._function()
@@ -69,7 +69,7 @@ def function_named(name: str) -> Callable[[], object]:
     """Import a function by ``module:function``.
 
     Raises:
-        SourceFailed: If there is none.
+        SourceFailed: If there is no such function.
 
     Example:
         >>> function_named("time:monotonic").__name__

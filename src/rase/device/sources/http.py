@@ -80,7 +80,7 @@ class HttpSource:
         """Ask the meter and return its reading; none where it says null.
 
         Raises:
-            SourceFailed: If it does not answer, or not with a number there.
+            SourceFailed: If the server does not answer, or not with a number there.
         """
         try:
             answer = self._transport.get(self._target)

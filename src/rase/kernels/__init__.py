@@ -1,1 +1,1 @@
-"""Random words and the integer kernels fed by them: the lowest room of the mathematics."""
+"""Random words and the integer kernels that use them: the lowest room of the mathematics."""

@@ -1,4 +1,4 @@
-"""Which kernels serve: the compiled ones where they were built, their NumPy twins elsewhere.
+"""Which kernels are used: the compiled ones if they were built, otherwise their NumPy twins.
 
 Both give the same results for the same words, so the choice is one of speed alone. The environment
 variable ``RASE_KERNELS=numpy`` chooses the twins where both are at hand.
@@ -64,13 +64,13 @@ class Compiled(Protocol):
         """Shuffle each row in place."""
 
     def partners_of(self, words: _Array, start: int, n: int, out: _Array, /) -> bool:
-        """Draw for places from ``start`` on the places of n they are interchanged with."""
+        """Draw the swap partners, among n places, of the places from ``start`` on."""
 
     def interchange(self, partners: _Array, entries: _Array, size: int, start: int, /) -> bool:
-        """Interchange places from ``start`` on in turn; an entry has ``size`` bytes, 4 or 8."""
+        """Swap places from ``start`` on in turn; an entry has ``size`` bytes, 4 or 8."""
 
     def order_from_swaps(self, partners: _Array, out: _Array, /) -> bool:
-        """Interchange in turn; False if a partner does not exist."""
+        """Swap in turn; False if a partner does not exist."""
 
     def replace_items(self, order: _Array, values: _Array, /) -> bool:
         """Put each item's value in the item's place; False if an item does not exist."""
@@ -79,20 +79,20 @@ class Compiled(Protocol):
         """Pick among the remaining items; False if a code is too large and not free to be."""
 
     def count_inversions(self, order: _Array, /) -> int:
-        """Count pairs in falling order; -1 if it is not an order."""
+        """Count inversions; -1 if the entries are not an order."""
 
     def count_disagreements(self, a: _Array, b: _Array, /) -> int:
-        """Count the pairs that two orders put in opposite sequence; -1 if one is no order."""
+        """Count the pairs that two orders sort oppositely; -1 if one is not an order."""
 
     def is_permutation(self, entries: _Array, /) -> bool:
         """Return whether each item occurs once."""
 
     def instructions(self) -> str:
-        """Name the processor's instructions in use."""
+        """Return the names of the processor instructions in use."""
 
 
 def kernels_in_use() -> str:
-    """Say in a few words which kernels serve, and why.
+    """Return in a few words which kernels are used, and why.
 
     Example:
         >>> kernels_in_use().startswith(("compiled", "NumPy"))

@@ -1,4 +1,4 @@
-"""Geometric numbers without end, drawn exactly: every value has its own probability, to the last.
+"""Unbounded geometric numbers, drawn exactly: every value has its exact probability.
 
 Tables have 64 bits; where a word falls on a boundary of one, further words decide, and what lies
 beyond the last table is drawn again from there. Either happens once in 2^52 draws.
@@ -162,7 +162,7 @@ def exact_geometric(rate: float, count: int, source: Random | Keystream) -> Plac
 def _add_digit(
     digit: Digit, table: IntegerTable, values: Words, source: Random | Keystream
 ) -> None:
-    """Add one digit, times its weight, to each value."""
+    """Add one digit times its weight to each value."""
     from rase.kernels import backend
 
     words = source.words(values.size)
@@ -178,7 +178,7 @@ def _add_digit(
 def _settle_digits(
     digit: Digit, table: IntegerTable, words: Words, source: Random | Keystream
 ) -> Words:
-    """Draw a digit by NumPy, and settle with further words what the first leave open."""
+    """Draw a digit with NumPy; further words decide what the first leave open."""
     drawn = table.numpy_indices(words)
     # A boundary counts as passed where the word equals it; those words are looked at again.
     is_open = (drawn > 0) & (table.bounds[drawn] == words)

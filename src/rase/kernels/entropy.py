@@ -1,4 +1,4 @@
-"""Random words one at a time, without NumPy: what a device draws its noise and moments from.
+"""Random words one at a time, without NumPy, for a device's noise and sending times.
 
 As in rase.kernels.words, the secure source and the one for study differ by type.
 """

@@ -1,4 +1,4 @@
-"""Powers and tables of geometric laws as whole numbers, in pure Python so that devices have them.
+"""Powers and tables of geometric laws as whole numbers, in pure Python for devices.
 
 Powers of e^-rate come from `decimal`, whose exponential is correctly rounded; everything after that
 is integer arithmetic. Hence the tables are the same on every machine, with and without NumPy.
@@ -81,7 +81,7 @@ def geometric_digits(rate: float) -> list[tuple[int, float]]:
 
 
 def geometric_reach(rate: float) -> int:
-    """Return the largest geometric number that is believed; one in 2^60 is larger.
+    """Return the largest geometric number that is accepted; one in 2^60 is larger.
 
     Example:
         >>> geometric_reach(0.5)

@@ -75,7 +75,7 @@ def chosen_with(probability: NDArray[np.float64], source: Random) -> NDArray[np.
 
 
 def high_product(a: Words, b: Words | np.uint64) -> Words:
-    """Return the high half of the 128-bit product of each two words.
+    """Return the high half of the 128-bit product of each pair of words.
 
     Example:
         >>> high_product(np.array([1 << 63], np.uint64), np.array([6], np.uint64)).tolist()

@@ -1,4 +1,4 @@
-"""Random words as a keyed function of the place in the data, for runs over tables on any engine.
+"""Random words as a keyed function of the position in the data, for runs over tables.
 
 Engines recompute tasks and run them in any order. Here noise is AES-256 of the run's key, the
 round, the device and the reading, so a task that is run again draws the same words again, nothing
@@ -66,7 +66,7 @@ class RunKey:
         return cls(source_of(rng).words(4).astype("<u8").tobytes())
 
     def __reduce__(self) -> tuple[type["RunKey"], tuple[bytes]]:
-        """Pickle the key alone."""
+        """Pickle only the key."""
         return RunKey, (self._key,)
 
     def __repr__(self) -> str:
@@ -121,7 +121,7 @@ class RunKey:
 
     @cached_property
     def _derived_keys(self) -> dict[str, bytes]:
-        """One key for each use, so that no word serves twice."""
+        """One key for each use, so that no word is used twice."""
         return {
             use: hashlib.sha256(b"rase run key, " + use.encode() + self._key).digest()
             for use in ("device", "noise", "round")
@@ -223,7 +223,7 @@ def public_numbers(names: list[str]) -> Words:
 
 
 def text_buffers(names: list[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Return texts as their bytes in one row and the places between them."""
+    """Return texts as one row of bytes, with the boundaries between them."""
     encoded = [name.encode() for name in names]
     offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
     np.cumsum([len(name) for name in encoded], out=offsets[1:])
@@ -268,7 +268,7 @@ def _equal(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def _encrypt_blocks(key: bytes, blocks: Tags) -> Tags:
-    """Return AES-256 of each block on its own (ECB): a keyed function, nothing is hidden by it."""
+    """Return AES-256 of each block separately (ECB), as a keyed function, not to hide anything."""
     plain = np.ascontiguousarray(blocks).astype("<u8", copy=False)
     # The library asks for room for one more block, which it does not use.
     out = np.empty(plain.nbytes + _BLOCK, dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Permutations from words and codes: what every shuffler and Mallows law runs on.
+"""Permutations from words and codes, the basis of every shuffler and Mallows law.
 
 Functions named ``numpy_...`` are the twins of compiled ones, with the same output for the same
 input; the others choose. An order lists items by place, counted from 0.
@@ -218,13 +218,13 @@ def order_from_swaps(partners: Order) -> Order:
 
 
 def inversion_count(order: Order) -> int:
-    """Count the pairs of places whose items stand in falling order, in O(n log n).
+    """Count the inversions, pairs of places with items in falling order, in O(n log n).
 
     Args:
         order: A permutation of 0 .. n - 1.
 
     Raises:
-        ValueError: If the entries are no permutation; the compiled count always notices.
+        ValueError: If the entries are not a permutation; the compiled count always notices.
 
     Example:
         >>> inversion_count(np.array([2, 0, 3, 1]))
@@ -239,7 +239,7 @@ def inversion_count(order: Order) -> int:
 
 
 def disagreement_count(a: NDArray[Any], b: NDArray[Any]) -> int | None:
-    """Count the pairs of items that two orders put in opposite sequence, by compiled code.
+    """Count the pairs of items that two orders sort oppositely, with compiled code.
 
     Returns:
         The count; None if nothing is compiled here or they are not orders of the same items.
@@ -260,7 +260,7 @@ def is_permutation(entries: Order) -> bool:
 
 
 def numpy_order_from_codes(codes: Order) -> Order:
-    """Return what `order_from_codes` does, by NumPy alone.
+    """Do what `order_from_codes` does, with NumPy alone.
 
     Runs of codes are resolved alone, as if nothing had been taken before them, and then merged in
     pairs: O(n log^2 n).
@@ -284,14 +284,14 @@ def numpy_order_from_codes(codes: Order) -> Order:
 
 
 def numpy_orders_from_codes(codes: Order) -> Order:
-    """Return what `orders_from_codes` does, by NumPy alone."""
+    """Do what `orders_from_codes` does, with NumPy alone."""
     if codes.shape[1] > _LONG_ROUND:
         return np.stack([numpy_order_from_codes(row) for row in codes]) if len(codes) else codes
     return _resolved_runs(codes)
 
 
 def numpy_order_from_swaps(partners: Order) -> Order:
-    """Return what `order_from_swaps` does, without compiled code."""
+    """Do what `order_from_swaps` does, without compiled code."""
     order = list(range(partners.size))
     for place, partner in enumerate(partners.tolist()):
         order[place], order[partner] = order[partner], order[place]
@@ -299,7 +299,7 @@ def numpy_order_from_swaps(partners: Order) -> Order:
 
 
 def numpy_interchange(partners: Order, items: list[int], start: int) -> None:
-    """Interchange places from ``start`` on with their partners in turn, without compiled code."""
+    """Swap places from ``start`` on with their partners in turn, without compiled code."""
     for place, partner in enumerate(partners.tolist(), start):
         items[place], items[partner] = items[partner], items[place]
 
@@ -327,7 +327,7 @@ def numpy_is_permutation(entries: Order) -> bool:
 
 
 def numpy_inversion_count(order: Order) -> int:
-    """Return what `inversion_count` does, by NumPy alone.
+    """Do what `inversion_count` does, with NumPy alone.
 
     Bit by bit from the top: among items that agree on the higher bits, an item without the bit
     stands inverted to every item with it that comes before. Items are then parted stably by the
@@ -356,7 +356,7 @@ def _is_plain(values: NDArray[Any], *, sizes: tuple[int, ...]) -> bool:
 
 
 def _later_places(words: Words, start: int, n: int, source: Random) -> Order:
-    """Return for each place from ``start`` on itself or a later one of n, all equally likely."""
+    """Return for each place from ``start`` on itself or a later one, all equally likely."""
     partners: Order = np.empty(words.size, dtype=np.int64)
     native = backend.native if n <= backend.MOST_ITEMS else None
     if native is None or not native.partners_of(words, start, n, partners):
@@ -366,7 +366,7 @@ def _later_places(words: Words, start: int, n: int, source: Random) -> Order:
 
 
 def _partners(words: Words, source: Random) -> Order:
-    """Return for each place of each round the place it is interchanged with."""
+    """Return the swap partner of each place in each round."""
     rounds, n = words.shape
     places = np.arange(n)
     bounds = np.broadcast_to(n - places, (rounds, n))

@@ -80,7 +80,7 @@ class IntegerTable:
         return drawn
 
     def numpy_indices(self, words: Words) -> Places:
-        """Return what `indices` does, by NumPy alone."""
+        """Do what `indices` does, with NumPy alone."""
         if not self.sums.size:
             return np.zeros(words.shape, dtype=np.int64)
         cells = words >> self._shift

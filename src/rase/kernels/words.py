@@ -148,7 +148,7 @@ Random = SecureRandom | SeededRandom | KeyedRandom
 
 
 def resampling_source_of(rng: Random | Resampling | None) -> Random | Resampling:
-    """Return ``rng``, or the secure source if none was given, for choices that protect nobody.
+    """Return ``rng`` or by default the secure source, for choices that protect nobody.
 
     Raises:
         TypeError: If ``rng`` is something else, such as a NumPy generator.
@@ -157,7 +157,7 @@ def resampling_source_of(rng: Random | Resampling | None) -> Random | Resampling
 
 
 def checked_secure(rng: SecureRandom | None) -> SecureRandom:
-    """Return the secure source where nothing else will do: in all that runs in production.
+    """Return the secure source, and refuse any other; for everything in production.
 
     Raises:
         TypeError: If ``rng`` is another source, such as a `SeededRandom`.

@@ -1,1 +1,1 @@
-"""Laws of reports: mechanisms over public domains, in whole numbers."""
+"""The laws of reports: mechanisms over public domains, in whole numbers."""

@@ -1,4 +1,4 @@
-"""Certificates: the epsilon of a law as it is drawn, computed from its whole numbers.
+"""Certificates: the exact epsilon of a law, computed from its whole numbers.
 
 Pure Python without NumPy, so that a device can show its own.
 """

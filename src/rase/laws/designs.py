@@ -1,4 +1,4 @@
-"""Block designs: public sets of which each category lies in as many, and each two in as many.
+"""Block designs: public sets that contain each category, and each pair, equally often.
 
 A difference set is a set of residues modulo v such that every residue but 0 is a difference of two
 of them equally often. Its v translates are a symmetric design: each point lies in as many of them,
@@ -79,7 +79,7 @@ def _designs() -> tuple[Design, ...]:
 
 @lru_cache(maxsize=256)
 def design_for(categories: int, epsilon: float) -> Design:
-    """Return the design whose shares have the least variance in sum.
+    """Return the design whose shares have the smallest total variance.
 
     Args:
         categories: How many categories there are, at most 64.

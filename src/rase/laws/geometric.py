@@ -1,4 +1,4 @@
-"""Laplace noise on the grid: BR, the paper's budget-aware randomizer, and the plain mechanism.
+"""Laplace noise on the grid: BR, the paper's budget-aware randomizer, and plain Laplace.
 
 With a = exp(-epsilon / steps) the noise d has probability (1 - a) / (1 + a) * a^|d|. Clamping folds
 the mass beyond the ends into them; because the law forgets its past, what lies beyond an end is a
@@ -74,7 +74,7 @@ class BudgetAware(RangeRandomizer):
     has_proven_pair: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check the precision too."""
+        """Check the precision, too."""
         super().__post_init__()
         if not isinstance(self.precision, Precision):
             raise TypeError(f"precision must be a Precision, got {self.precision!r}.")
@@ -134,7 +134,7 @@ class Laplace(RangeRandomizer):
 
 
 class _Geometric(RangeLaw):
-    """What both laws share: the decay a, and the tail moments it gives."""
+    """What both laws share: the decay a, and its tail moments."""
 
     def __init__(self, rate: float, steps: int) -> None:
         self.steps = steps
@@ -269,7 +269,7 @@ class UnboundedLaw(_Geometric):
     name = "unbounded"
 
     def __init__(self, epsilon: float, steps: int) -> None:
-        """Take the largest rate whose ``steps``-fold is at most the budget."""
+        """Use the largest rate whose ``steps``-fold is at most the budget."""
         super().__init__(rate_within(epsilon, steps), steps)
 
     @cached_property
@@ -316,7 +316,7 @@ class UnboundedLaw(_Geometric):
         return places.reshape(readings.shape)
 
     def is_place(self, place: Places) -> Flags:
-        """Accept what lies at most ``reach`` beyond an end."""
+        """Accept places at most ``reach`` beyond an end."""
         return (place >= -self.reach) & (place <= self.steps + self.reach)
 
     def decode(self, place: Places) -> Floats:

@@ -62,7 +62,7 @@ def _programme(rung: float) -> Programme:
 
 @lru_cache(maxsize=1)
 def _lines() -> dict[float, str]:
-    """Return the text of each rung; parsed only where it is used."""
+    """Return the text of each rung; it is parsed only when used."""
     # Put off, because importing it takes longer than all else a device does to start.
     from importlib.resources import files
 

@@ -74,19 +74,19 @@ class RangeLaw(Law):
 
     @property
     def extreme_places(self) -> tuple[int, ...]:
-        """Places among which are those with the smallest and the greatest decoded value."""
+        """Places that include those with the smallest and the largest decoded value."""
         return tuple(self.weights(0))
 
     @abstractmethod
     def decode(self, place: Places) -> Floats:
-        """Return for each place a number whose expectation is the index."""
+        """Decode each place to a number whose expectation is the index."""
 
     @abstractmethod
     def decode_square(self, place: Places) -> Floats:
-        """Return for each place a number whose expectation is the squared index.
+        """Decode each place to a number whose expectation is the squared index.
 
         Raises:
-            NotIdentifiable: If the places carry no information on it.
+            NotIdentifiable: If the places carry no information about the square.
         """
 
     @abstractmethod

@@ -115,7 +115,7 @@ class Optimal(RangeRandomizer):
 
     @property
     def reach(self) -> float:
-        """How far beyond the ends of the range reports lie, in the unit of the readings."""
+        """How far beyond the ends of the range reports can lie, in the unit of the readings."""
         codes = self.law(self.budgets[0]).weights(0)
         return self.domain.step * (max(codes) - self.domain.steps)
 
@@ -142,7 +142,7 @@ class Optimal(RangeRandomizer):
         return low + step * (middle + mean), step * step * (square - np.square(mean))
 
     def _surround(self, values: Floats) -> tuple[Indices, Indices, Floats]:
-        """Return where each value stands: rows are mixed between inputs, not grid points."""
+        """Return the position of each value; rows are mixed between inputs, not grid points."""
         steps = self.domain.steps
         exact = np.clip((values - self.domain.low) / self.domain.step, 0, steps)
         return exact, exact, np.zeros(exact.shape)
@@ -165,7 +165,7 @@ class ProgrammeLaw(BoundedLaw, RangeLaw):
     name = "optimal"
 
     def __init__(self, programme: Programme, steps: int) -> None:
-        """Lay the programme's outputs out on the grid."""
+        """Place the programme's outputs on the grid."""
         self.steps, self.parts = steps, programme.parts
         self._programme = programme
         self._outputs = programme.places(steps)
@@ -302,7 +302,7 @@ class ProgrammeLaw(BoundedLaw, RangeLaw):
         return np.asarray(shifted)
 
     def _output(self, place: Places) -> Places:
-        """Return the output at each place; where there is none, the next."""
+        """Return the output at each place, or the next one."""
         low, table = self._output_table
         return np.asarray(table[np.clip(place, low, low + table.size - 1) - low])
 

@@ -126,7 +126,7 @@ def _beyond(prices: list[_Price], factor: Fraction, start: Fraction) -> Fraction
 
 
 def _changes(prices: list[_Price], factor: float) -> Iterator[Fraction]:
-    """Yield about where prices change their sign, and a place beyond all of them."""
+    """Yield the approximate places where prices change sign, and one beyond all of them."""
     whole_square = float(sum(price.square for price in prices))
     if not whole_square:
         raise ValueError("prices of variance must not all be 0: nothing would be bounded.")

@@ -1,4 +1,4 @@
-"""Laws of a window and a bit as whole numbers that add up to 2^64, in pure Python for devices.
+"""Window and bit laws as whole numbers that add up to 2^64, in pure Python for devices.
 
 The window's places near the index weigh more than those far from it, and it moves with the index;
 the bit shows one of two further places, the upper one with a weight that is linear in the index.
@@ -71,17 +71,17 @@ class Parts:
 
     @property
     def width(self) -> int:
-        """How many places the window has."""
+        """The number of places in the window."""
         return 2 * self.half + 1
 
     @property
     def window_total(self) -> int:
-        """How many words go to the window and the places far from it."""
+        """The total weight of the window and the places far from it."""
         return self.near * self.width + self.far * self.steps
 
     @property
     def bit_total(self) -> int:
-        """How many words go to the bit."""
+        """The total weight of the bit."""
         return 2 * self.flip + self.slope * self.steps
 
     @property
@@ -118,7 +118,7 @@ class Parts:
         return (place if place < index else place + self.width) - self.half
 
     def weights(self, index: int) -> dict[int, int]:
-        """Return what each place weighs at a grid point."""
+        """Return the weight of each place at a grid point."""
         found = {}
         if self.near:
             for place in range(self.steps + self.width):
@@ -141,7 +141,7 @@ class Parts:
 
 
 def bit_alone(epsilon: float, steps: int) -> Parts:
-    """Return the weights of a bit that has all words.
+    """Return the weights of a bit alone.
 
     Example:
         >>> from rase.kernels.fixed import log_ratio
@@ -154,7 +154,7 @@ def bit_alone(epsilon: float, steps: int) -> Parts:
 
 
 def window_alone(epsilon: float, steps: int) -> Parts:
-    """Return the weights of a window that has all words."""
+    """Return the weights of a window alone."""
     half = window_half(epsilon, steps)
     near, far = _window(epsilon, steps, half, WORD)
     return Parts(steps=steps, half=half, near=near, far=far)

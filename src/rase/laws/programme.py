@@ -103,7 +103,7 @@ class Programme:
 
     @cached_property
     def values(self) -> tuple[float, ...]:
-        """What each output is read as, ascending, in widths of the range from its middle."""
+        """The decoded value of each output, ascending, in widths of the range from its middle."""
         return tuple(value for value, _, _ in self._sorted_outputs)
 
     @cached_property

@@ -123,11 +123,17 @@ def test_tokens_of_another_key_are_none() -> None:
     (inverse,) = blind.inverses([12345], modulus)
     signed = issuer().sign(blind.blind(modulus, b"nonce", salt=bytes(48), factor=12345))
     token = blind.finalize(modulus, b"nonce", signed, inverse=inverse)
-    own, other = (TokenVerifier(issuer(at).modulus.to_bytes(256, "big")) for at in (0, 1))
-    assert own.is_signed(b"nonce", token)
-    assert not own.is_signed(b"nonc3", token)
-    assert not own.is_signed(b"nonce", bytes(256))
-    assert not other.is_signed(b"nonce", token)
+    for uses_libcrypto in (True, False):
+        own, other = (
+            TokenVerifier(issuer(at).modulus.to_bytes(256, "big"), uses_libcrypto=uses_libcrypto)
+            for at in (0, 1)
+        )
+        assert own.is_signed(b"nonce", token)
+        assert not own.is_signed(b"nonc3", token)
+        for bad in (b"", bytes(255), bytes(256), bytes(257), bytes([255]) * 256, token[:-1]):
+            assert not own.is_signed(b"nonce", bad)
+        assert not other.is_signed(b"nonce", token)
+        assert own.is_signed(b"nonce", token)
     assert not blind.is_signed(modulus, b"nonce", bytes(255))
 
 

@@ -32,7 +32,7 @@ class Payload:
         measured: The reading it was made from.
         is_made_up: Whether that is no reading but the middle of the range.
         sent: The noisy value in it.
-        content: The 32 bytes that only the fusion centre can open.
+        content: The 320 bytes that only the fusion centre can open.
         envelope: All bytes, as they would travel.
         epsilon: What it would spend.
     """

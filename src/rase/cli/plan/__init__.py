@@ -216,6 +216,7 @@ _CANDIDATES = 49
     default=None,
     help="With a promise: also what one mean a round gives away to whoever sees nothing else.",
 )
+@click.option("--categories", help="States in the place of --range: how exact will shares be?")
 @click.option("--devices", type=int, help="Devices in a round; those of --data if not given.")
 @click.option(
     "--beta", type=float, default=0.5, show_default=True, help="Half-width of the precision."
@@ -289,6 +290,7 @@ def command(
     fleet_mean: float | None,
     plot: Path | None,
     as_json: bool,
+    categories: str | None,
     **asked: Any,
 ) -> None:
     """Compute errors and guarantees before anything runs.
@@ -301,7 +303,7 @@ def command(
     that probing rounds recommend changes. With --shuffled-epsilon, or --epsilon and --k-min, both
     promises: towards the fusion centre, for rounds of at least k_min reports, and what is left if
     both servers work together. With --devices and no budget: what can such a fleet learn at all?
-    Nothing is drawn and nothing is sent.
+    Nothing is drawn and nothing is sent. With --categories, how exact shares will be.
 
     Example: rase plan --range 0 3000 --epsilon 1 --devices 1000 --every 1h --window 1d --error 50
     Example: rase plan --range 0 3000 --shuffled-epsilon 1 --devices 10000
@@ -309,7 +311,9 @@ def command(
     """
     wished = {name: asked.pop(name) for name in _PROMISED}
     is_open = (every, window, data, asked["schedule"]) == (None, None, None, "every")
-    if is_open and _answers_questions(devices, bounds, asked, wished, as_json=as_json):
+    if _answers_shares(
+        categories, devices, bounds or data, {**asked, **wished}, as_json=as_json
+    ) or (is_open and _answers_questions(devices, bounds, asked, wished, as_json=as_json)):
         return
     with usage():
         advised = None if range_from is None else read_recommended(range_from)
@@ -364,6 +368,27 @@ def command(
             click.echo(line)
     for note in _notes(sample, plot, drawn=drawn):
         click.echo(note, err=True)
+
+
+def _answers_shares(
+    categories: str | None,
+    devices: int | None,
+    other: object,
+    asked: dict[str, Any],
+    *,
+    as_json: bool,
+) -> bool:
+    """Answer a question about shares of states, and return whether it was one."""
+    if categories is None:
+        return False
+    from rase.cli.plan.shares import plan_shares, show_shares
+
+    with usage():
+        if other is not None:
+            raise click.UsageError("--categories takes the place of --range and --data.")
+        found = plan_shares(categories, devices, asked)
+    show_shares(found, as_json=as_json)
+    return True
 
 
 def _answers_questions(

@@ -8,7 +8,8 @@
 
 CREATE OR REPLACE VIEW rase_fusion.fleet_mean AS
 SELECT campaign, quantity, unit, "time", until, round, value, standard_error, low, high, n, target,
-    method, local_epsilon, shuffled_epsilon, delta, degrees_of_freedom, shuffle
+    method, local_epsilon, shuffled_epsilon, delta, degrees_of_freedom, shuffle, revision,
+    final = 1 AS final
 FROM rase_fusion.answers
 JOIN rase_fusion.rounds USING (campaign, round)
 WHERE state = 'final';

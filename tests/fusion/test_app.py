@@ -559,6 +559,8 @@ def test_no_table_has_a_place_for_an_identity(centre: Centre) -> None:
         *("method", "target", "mean", "standard_error", "degrees_of_freedom", "n"),
         *("quantity", "unit", "time", "until", "value", "low", "high"),
         *("local_epsilon", "shuffled_epsilon", "delta"),
+        # How often later rounds revised an estimate, the fleet's size, and windows over rounds.
+        *("revision", "final", "members", "w", "rounds"),
         *("subscriber", "handle", "token_hash", "scopes", "expires_s", "revoked_s", "made_s"),
         *("number", "time_s", "question", "answer", "role", "spread"),
         *("epsilon", "counts"),

@@ -219,7 +219,7 @@ def test_fleet_entities_are_as_documented() -> None:
     """Mean, interval, n, epsilon and last round; the mean of power is a measurement in W."""
     found = fleet_discovery(CAMPAIGN)
     document = check_discovery(found.topic, found.payload())
-    assert set(document["cmps"]) == {"value", "low", "high", "n", "local_epsilon", "time"}
+    assert set(document["cmps"]) == {"value", "low", "high", "n", "local_epsilon", "final", "time"}
     mean = document["cmps"]["value"]
     assert (mean["unit_of_meas"], mean["dev_cla"], mean["stat_cla"]) == (
         "W",

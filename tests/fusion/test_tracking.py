@@ -16,7 +16,7 @@ from rase.counts.mean import combined_mean, unbiased_mean
 from rase.counts.moments import moments_of
 from rase.fusion.mechanism import counts_of, randomizer_of
 from rase.fusion.rounds import Rounds
-from rase.fusion.tracking import PATIENCE_S, last_tracked
+from rase.fusion.tracking import LAG, PATIENCE_S, last_tracked, new_tracker
 from rase.laws.randomizer import RangeRandomizer
 from rase.series.tracker import Tracker
 from rase.storage.interface import Database
@@ -59,14 +59,17 @@ def spread_of(counts: Counts, randomizer: RangeRandomizer) -> float | None:
 
 
 def expected(rounds: list[int]) -> dict[int, tuple[float, float]]:
-    """Return value and error of each round by the mathematics alone."""
-    tracker, found = Tracker(FOLLOWED.domain), {}
+    """Return value and error of each round by the mathematics alone, as revised by later ones."""
+    tracker, found = new_tracker(FOLLOWED), {}
     for round in rounds:
         counts = counts_of(FOLLOWED, np.array(places_of(round)), np.zeros(6, np.uint8))
         mean = unbiased_mean(counts, randomizer=randomizer_of(FOLLOWED))
         spread = spread_of(counts, randomizer_of(FOLLOWED))
         done = tracker.update(round_start_s(round, FOLLOWED.round_s), mean, spread=spread)
         found[round] = (done.value, done.standard_error)
+        for time_s, now in tracker.look_back():
+            if round - time_s / FOLLOWED.round_s in (1, 3, 8, 24):
+                found[int(time_s / FOLLOWED.round_s)] = (now.value, now.standard_error)
     return found
 
 
@@ -122,7 +125,8 @@ def test_any_process_goes_on_with_the_same_bits(
 ) -> None:
     """Processes that come and go, and take turns, leave the estimates of one that stayed."""
     monkeypatch.setattr("rase.fusion.tracking.STATE_EVERY", 8)
-    rounds = [ROUND + place for place in range(14)]
+    monkeypatch.setattr("rase.fusion.tracking.STATE_AGE", LAG)
+    rounds = [ROUND + place for place in range(36)]
     processes = [Rounds(followed.database, followed.clock) for _ in range(2)]
     for place, round in enumerate(rounds):
         sent(followed, round)
@@ -134,9 +138,69 @@ def test_any_process_goes_on_with_the_same_bits(
     # The state of the 8th round is used; the rounds before it are not gone through again.
     with followed.database.transaction() as transaction:
         transaction.execute("DELETE FROM tracked WHERE round < ?", (ROUND + 7,))
-    sent(followed, ROUND + 14)
+    sent(followed, ROUND + 36)
     Rounds(followed.database, followed.clock).tick()
-    assert told(followed)[ROUND + 14] == expected([*rounds, ROUND + 14])[ROUND + 14]
+    assert told(followed) == expected([*rounds, ROUND + 36])
+
+
+@pytest.mark.uncovered
+def test_later_rounds_revise_earlier_ones_until_they_are_final(followed: Centre) -> None:
+    """A round is final after 24 more; until then answers count its revisions, after it they rest.
+
+    A round that is missing is counted as time that passed, and a late one is final at once.
+    """
+    rounds = [ROUND + place for place in range(60) if place not in (30, 31)]
+    for round in rounds:
+        sent(followed, round)
+        followed.rounds.tick()
+        followed.clock.advance(PATIENCE_S + 1)
+        followed.rounds.tick()
+    assert told(followed) == expected(rounds)
+    answers = {one.round: one for one in followed.questions.between(FOLLOWED, ROUND, ROUND + 60)}
+    assert {round for round in rounds if answers[round].final} == {
+        round for round in rounds if round <= rounds[-1] - LAG
+    }
+    assert answers[rounds[-1]].revision == 0
+    settled = followed.questions.events_after(FOLLOWED, 0, is_final=True)
+    assert [event.answer.round for event in settled] == [
+        round for round in rounds if answers[round].final
+    ]
+    assert 1 <= max(one.revision for one in answers.values()) <= 4
+    first = {round: one for round, one in answers.items() if one.final}
+    sent(followed, ROUND + 60, ROUND + 30)
+    followed.clock.advance(PATIENCE_S + 1)
+    followed.rounds.tick()
+    later = {one.round: one for one in followed.questions.between(FOLLOWED, ROUND, ROUND + 60)}
+    assert {round: (one.value, one.revision) for round, one in first.items()} == {
+        round: (later[round].value, later[round].revision) for round in first
+    }
+    assert later[ROUND + 30].final
+    assert later[ROUND + 30].revision == 0
+
+
+@pytest.mark.uncovered
+def test_windows_of_a_day_come_from_the_joint_law(followed: Centre) -> None:
+    """Rounds that are missing are counted and belong to it; a strict one has none."""
+    rounds = [ROUND + place for place in range(30) if place != 20]
+    sent(followed, *rounds)
+    followed.clock.advance(PATIENCE_S + 1)
+    followed.rounds.tick()
+    followed.rounds.tick()
+    tracker = new_tracker(FOLLOWED)
+    for round in rounds:
+        counts = counts_of(FOLLOWED, np.array(places_of(round)), np.zeros(6, np.uint8))
+        mean = unbiased_mean(counts, randomizer=randomizer_of(FOLLOWED))
+        spread = spread_of(counts, randomizer_of(FOLLOWED))
+        tracker.update(round_start_s(round, FOLLOWED.round_s), mean, spread=spread)
+    (window,) = followed.questions.windows(FOLLOWED, 24, first=rounds[-1], last=rounds[-1])
+    known = tracker.mean_of_last(24)
+    assert known is not None
+    assert (window.value, window.standard_error) == (known.value, known.standard_error)
+    assert (window.rounds, window.of_rounds, window.method) == (23, 24, "tracked")
+    (strict,) = followed.questions.windows(
+        FOLLOWED, 24, first=rounds[-1], last=rounds[-1], strict=True
+    )
+    assert strict.value is None
 
 
 def test_a_state_of_another_release_is_left_aside(followed: Centre) -> None:

@@ -49,7 +49,7 @@ def test_each_model_smooths_as_one_dense_normal_law_does(
     times_s = np.cumsum(rng.choice([1, 1, 2, 9], size=30)) * HOUR_S
     values, noise = rng.normal(0.5, 0.4, size=30), rng.uniform(0.05, 0.2, size=30)
     sampling = rng.uniform(0.0, 0.1, size=30)
-    rounds = smoother._Record(times_s, values, noise, sampling, UNIT)
+    rounds = smoother.Record(times_s, values, noise, sampling, UNIT)
     laws = list(smoother._Pass(grid(), seen, rounds).look_back())[::-1]
     means, variances = (np.concatenate(part, axis=1) for part in zip(*laws, strict=True))
     covariance = dense_covariance(times_s) + np.diag(sampling)

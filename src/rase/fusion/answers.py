@@ -59,7 +59,7 @@ __all__ = [
     "write_settled",
 ]
 
-_COLUMNS = "value, standard_error, n, method, target, degrees_of_freedom"
+_COLUMNS = "value, standard_error, n, method, target, degrees_of_freedom, revision, final"
 # How many rounds a verdict looks back at: a week of hours.
 _LOOKED_AT: Final = 168
 _TARGETS = {"reporters": OF_REPORTERS, "fleet": OF_FLEET, "reports": "mean of the reports"}
@@ -197,7 +197,8 @@ class AnswerReader:
         judged: _Judged | None,
     ) -> RoundAnswer:
         round, _, _, shuffle = row
-        estimate = _estimate(estimates.get((round, method)), campaign)
+        kept = estimates.get((round, method))
+        estimate = _estimate(kept, campaign)
         alone = estimate
         if method == TRACKED:
             alone = _estimate(estimates.get((round, "unbiased_mean")), campaign)
@@ -207,6 +208,8 @@ class AnswerReader:
             "shuffle": shuffle,
             "verdict": verdict,
         }
+        if kept is not None:
+            fields |= {"revision": kept[6], "final": bool(kept[7])}
         if estimate is None:
             fields |= {"status": "too_few", "rounds": 0, "target": _target(campaign, method)}
         return RoundAnswer(answer_of(estimate, **fields), estimate, alone, judged)
@@ -401,7 +404,7 @@ def _estimate(row: Row | None, campaign: Campaign) -> Estimate | None:
     """Return a kept estimate, with the bounds that the range of its round sets."""
     if row is None:
         return None
-    value, error, n, method, target, degrees = row
+    value, error, n, method, target, degrees, *_ = row
     is_bounded = speaks_of_readings(method)
     return Estimate(
         value,

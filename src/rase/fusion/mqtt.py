@@ -93,6 +93,12 @@ def _fleet_discovery(campaign: Campaign) -> Discovery:
         ),
         *_shuffled_entities(campaign),
         Entity(
+            "final",
+            "Estimate is final",
+            "sensor",
+            {"val_tpl": "{{ value_json.final }}", "ent_cat": "diagnostic"},
+        ),
+        Entity(
             "time",
             "Last round",
             "sensor",

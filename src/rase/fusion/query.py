@@ -1,5 +1,6 @@
 """The questions of subscribers, answered from estimates alone: avg(t), Win(t, w), what is new."""
 
+import itertools
 import math
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,6 +9,8 @@ from typing import Final
 from rase.answer import Answer
 from rase.campaign import Campaign
 from rase.clock import parse_duration_s, round_number
+from rase.counts.estimate import Estimate
+from rase.counts.registry import TRACKED
 from rase.fusion.answers import (
     AnswerReader,
     RoundAnswer,
@@ -19,6 +22,7 @@ from rase.fusion.answers import (
 from rase.fusion.campaigns import current_campaign, known_campaigns
 from rase.fusion.parts import EVERY, WHOLE, Part, check_part
 from rase.fusion.refusals import BAD_QUESTION, NO_ESTIMATE, Refused
+from rase.fusion.tracking import joint_windows
 from rase.series.window import surer_window
 from rase.storage.interface import Database
 from rase.wire.problems import PROBLEM_TYPES
@@ -209,6 +213,8 @@ class Questions:
             w=w,
             strict=strict,
         )
+        if part == WHOLE and (method or campaign.estimators[0]) == TRACKED:
+            means = self._surer(campaign, w, means, last=last, strict=strict)
         oldest, newest = self._final_span(campaign)
         return [
             answer_window(
@@ -222,6 +228,25 @@ class Questions:
             for place, mean in enumerate(means)
         ]
 
+    def _surer(
+        self,
+        campaign: Campaign,
+        w: int,
+        means: list[Estimate | None],
+        *,
+        last: int,
+        strict: bool,
+    ) -> list[Estimate | None]:
+        """Return windows from the joint law of their rounds where these are kept and surer."""
+        with self._database.snapshot() as transaction:
+            joint = joint_windows(transaction, campaign, w, first=last - len(means) + 1, last=last)
+        found = []
+        for round, mean in enumerate(means, start=last - len(means) + 1):
+            both = [one for one in (joint.get(round), mean) if one is not None]
+            both = [one for one in both if one.rounds == w or not strict]
+            found.append(min(both, key=lambda one: one.standard_error, default=None))
+        return found
+
     def _final_span(self, campaign: Campaign) -> tuple[int, int]:
         """Return the first and the newest final round; an empty span if there is none."""
         with self._database.snapshot() as transaction:
@@ -233,9 +258,22 @@ class Questions:
         return int(oldest), int(newest)
 
     def events_after(
-        self, campaign: Campaign, sequence: int, *, method: str | None = None
+        self,
+        campaign: Campaign,
+        sequence: int,
+        *,
+        method: str | None = None,
+        is_final: bool = False,
     ) -> list[Event]:
-        """Return the rounds that became final after an event, in that order; some at a time."""
+        """Return the rounds that were estimated after an event, in that order; some at a time.
+
+        Args:
+            campaign: The campaign.
+            sequence: The number of the event.
+            method: The estimator; None for the first one of each round.
+            is_final: Whether a round waits until no later one will revise it, and those after it
+                wait with it.
+        """
         check_method(campaign, method)
         with self._database.snapshot() as transaction:
             rows = transaction.execute(
@@ -251,7 +289,9 @@ class Questions:
                 # A reader that has not seen the last answer of a round is sent all of it again.
                 events += [Event(row[4] - 1, found.answer) for found in earlier]
                 events.append(Event(row[4], last.answer))
-            return events
+        if is_final:
+            return list(itertools.takewhile(lambda event: event.answer.final, events))
+        return events
 
     def last_sequence(self, campaign: Campaign) -> int:
         """Return the number of the newest event; 0 if there is none."""

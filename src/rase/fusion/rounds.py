@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from rase.campaign import Campaign
-from rase.clock import Clock, round_start_s
+from rase.clock import Clock
 from rase.counts.estimate import Estimate
 from rase.counts.fleet import of_fleet, of_reporters
 from rase.counts.moments import moments_of
@@ -15,10 +15,9 @@ from rase.fusion.mechanism import randomizer_of
 from rase.fusion.parts import estimate_parts
 from rase.fusion.probes import write_probes
 from rase.fusion.settings import FusionPolicy
-from rase.fusion.tracking import Tracking, is_early, last_tracked, write_tracked
+from rase.fusion.tracking import Followed, Tracking, is_early, last_tracked, write_tracked
 from rase.kernels.words import Resampling
 from rase.series.rounds import RoundEstimates, estimate_round
-from rase.series.tracker import Tracker
 from rase.storage.interface import Database, Row, Transaction
 
 __all__ = ["FailedRound", "FinalRound", "Rounds"]
@@ -60,13 +59,14 @@ class FailedRound:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class _Followed:
+class _FollowedRound:
     """How far the tracker had come, whether the round was new to it, and what it is now."""
 
     last: int | None
     is_new: bool
-    tracker: Tracker
+    now: Followed
     spread: float | None
+    members: int | None
 
 
 class Rounds:
@@ -236,16 +236,21 @@ class Rounds:
                 write_probes(transaction, settled.campaign, round, settled.counts)
             if followed is not None and followed.is_new:
                 write_tracked(
-                    transaction, campaign, round, spread=followed.spread, tracker=followed.tracker
+                    transaction,
+                    settled.campaign,
+                    round,
+                    spread=followed.spread,
+                    members=followed.members,
+                    followed=followed.now,
+                    last=followed.last,
                 )
             self._erase(transaction, settled)
         if followed is not None:
-            last = round if followed.last is None else max(followed.last, round)
-            self._tracking.keep(campaign, last, followed.tracker)
+            self._tracking.keep(campaign, followed.now)
         self._is_clean = False
         return FinalRound(campaign, round, is_withheld)
 
-    def _estimate(self, settled: Settled) -> tuple[list[Estimate], "_Followed | None"]:
+    def _estimate(self, settled: Settled) -> tuple[list[Estimate], "_FollowedRound | None"]:
         """Return all estimates of a round, and how far its tracker has come."""
         campaign = settled.campaign
         if campaign.states is not None:
@@ -266,20 +271,20 @@ class Rounds:
             return list(estimates.values()), None
         alone = estimates[TRACKED]
         with self._database.snapshot() as transaction:
-            last, tracker = self._tracking.take(transaction, campaign)
+            now = self._tracking.take(transaction, campaign)
+        last = now.last
         # A round that is late was not there when later ones were released; it stands by itself.
         is_new = last is None or settled.round > last
+        members = settled.members if campaign.target == "fleet" else None
         mean = alone
         if is_new:
-            begin_s = round_start_s(settled.round, campaign.round_s)
-            members = settled.members if campaign.target == "fleet" else None
             mean = of_reporters(
-                tracker.update(begin_s, alone, spread=found.spread, members=members)
+                now.follow(campaign, settled.round, alone, spread=found.spread, members=members)
             )
         estimates[TRACKED] = replace(mean, method=TRACKED)
         # Where budgets differ the combined mean was followed, and is kept with the others.
         others = {one.method for one in estimates.values()}
-        followed = _Followed(last, is_new, tracker, found.spread)
+        followed = _FollowedRound(last, is_new, now, found.spread, members)
         return [*estimates.values(), *([alone] if alone.method not in others else [])], followed
 
     def _erase(self, transaction: Transaction, settled: Settled) -> None:
@@ -315,7 +320,9 @@ def _intended_estimate(estimate: Estimate, settled: Settled, found: RoundEstimat
     return of_fleet(estimate, members=settled.members, spread=spread, value_range=campaign.domain)
 
 
-def _is_as_read(transaction: Transaction, settled: Settled, followed: _Followed | None) -> bool:
+def _is_as_read(
+    transaction: Transaction, settled: Settled, followed: _FollowedRound | None
+) -> bool:
     campaign, round = settled.campaign.id, settled.round
     rows = transaction.execute(
         "SELECT state, batches FROM rounds WHERE campaign = ? AND round = ?", (campaign, round)

@@ -199,9 +199,12 @@ async def stream_estimates(
     request: Request,
     campaign: Named = None,
     method: _Method = None,
+    final: Annotated[
+        bool, Query(description="Only estimates that no later round will revise.")
+    ] = False,
     last_event_id: Annotated[str | None, Header(description="Resume after this event.")] = None,
 ) -> Response:
-    """Follow final rounds as they come; begins with the newest, or after Last-Event-ID."""
+    """Follow rounds as they are estimated; begins with the newest, or after Last-Event-ID."""
     centre = centre_of(request)
 
     def check_question() -> tuple[Campaign, int | None]:
@@ -228,6 +231,7 @@ async def stream_estimates(
                 found,
                 last_id=last_id,
                 method=method,
+                is_final=final,
                 clock=centre.clock,
                 woken=woken,
                 is_ending=lambda: bool(request.app.state.is_ending),
@@ -378,6 +382,7 @@ async def events(
     *,
     last_id: int | None,
     method: str | None,
+    is_final: bool = False,
     clock: Clock,
     woken: asyncio.Event,
     is_ending: Callable[[], bool] = lambda: False,
@@ -391,6 +396,7 @@ async def events(
         campaign: The campaign.
         last_id: The last event the reader has seen; None to begin with the newest.
         method: The estimator.
+        is_final: Whether to wait with a round until no later one will revise it.
         clock: Says when a heartbeat is due.
         woken: Set when there may be something new.
         is_ending: Whether the server shuts down.
@@ -399,7 +405,9 @@ async def events(
     """
 
     def look(after: int) -> list[Event] | None:
-        return questions.events_after(campaign, after, method=method) if may_read() else None
+        if not may_read():
+            return None
+        return questions.events_after(campaign, after, method=method, is_final=is_final)
 
     newest = await asyncio.to_thread(questions.last_sequence, campaign)
     # An id from the future belongs to a database that is no more.

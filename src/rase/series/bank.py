@@ -138,13 +138,13 @@ class FilterBank:
         self.evidence = np.zeros((runs, self._smooth.count + self._edges.count))
 
     @classmethod
-    def from_bytes(cls, low: float, width: float, *, state: bytes) -> Self:
+    def from_bytes(cls, low: float, width: float, *, state: bytes, remembered: int = 0) -> Self:
         """Return the bank of one run that `to_bytes` wrote, to the last bit.
 
         Raises:
             ValueError: If the bytes are of other models or another range.
         """
-        bank = cls(low, width)
+        bank = cls(low, width, remembered=remembered)
         head = _head(low, width)
         numbers = (
             np.frombuffer(state, "<f8", offset=len(head)) if state[: len(head)] == head else ()
@@ -292,6 +292,16 @@ class FilterBank:
         value, variance = self._recent.law(rounds, constant=float(self._experts.constant[0][0]))
         error = np.array([math.sqrt(variance)])
         return self._cut_to_range(np.array([value]), error, np.array([math.inf]))[0]
+
+    def look_back(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return what is known now of the last rounds; `rase.series.joint.RecentRounds`.
+
+        Raises:
+            ValueError: If no rounds are remembered.
+        """
+        if self._recent is None:
+            raise ValueError("remembered must be above 0 for looking back.")
+        return self._recent.look_back()
 
     def _expected(
         self, predictions: tuple[Prediction, ...], time_s: float

@@ -16,6 +16,7 @@ import numpy as np
 
 from rase.arrays import Floats, Places
 from rase.series.families import Family, Prediction
+from rase.series.smoother import LookingBack, mixed
 
 __all__ = ["MOST_ROUNDS", "RecentRounds", "Step", "joint_law"]
 
@@ -134,6 +135,24 @@ class RecentRounds:
         wider = math.fsum(one.wider for one in said) / len(said)
         return value + shift, wider * (variance + (value - mean) ** 2) + doubt
 
+    def look_back(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return what is known now of the rounds that are kept and there, the oldest first.
+
+        The models count as much as they do after the last round: over so few rounds a fleet hardly
+        changes its behaviour.
+
+        Returns:
+            As `rase.series.smoother.mixed` does.
+        """
+        steps = list(self._steps)
+        values, noise = np.array(
+            [(one.value, one.noise) for one in self._answers if one is not None]
+        ).T
+        chosen, shares = _likeliest(steps, self._chances)
+        parts = [_backward(own, some, values, noise) for own, some in chosen if some.size]
+        means, variances = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return mixed(shares, means, variances)
+
 
 def joint_law(
     steps: Sequence[Sequence[Step]], chances: Floats, *, is_present: bool = False
@@ -145,6 +164,19 @@ def joint_law(
         chances: How likely the models are after the last round, one family after the other.
         is_present: Whether the mean is meant over those rounds alone that are there.
     """
+    chosen, shares = _likeliest(steps, chances)
+    parts = [_sums(own, some, is_present=is_present) for own, some in chosen]
+    means, variances = (np.concatenate(part) for part in zip(*parts, strict=True))
+    mean = float(shares @ means)
+    apart = float(shares @ (variances + np.square(means - mean)))
+    count = sum(one[0].totals is not None for one in steps) if is_present else len(steps)
+    return mean / count, apart / count**2
+
+
+def _likeliest(
+    steps: Sequence[Sequence[Step]], chances: Floats
+) -> tuple[list[tuple[tuple[Step, ...], Places]], Floats]:
+    """Return the steps of each family and its likeliest models, and how much these count."""
     # Filters of a cycle that began within the window do not speak of it.
     families = list(zip(*steps, strict=False))
     families = [own for own in families if all(one.family is own[0].family for one in own)]
@@ -152,17 +184,34 @@ def joint_law(
     known = chances[: ends[-1]]
     chosen = np.sort(np.argsort(known)[-_MOST_MODELS:])
     chosen = chosen[known[chosen] > _LEAST_CHANCE * known.max()]
-    shares = known[chosen]
     parts = [
-        _sums(own, chosen[(chosen >= first) & (chosen < last)] - first, is_present=is_present)
+        (own, chosen[(chosen >= first) & (chosen < last)] - first)
         for own, first, last in zip(families, ends[:-1].tolist(), ends[1:].tolist(), strict=True)
     ]
-    means, variances = (np.concatenate(part) for part in zip(*parts, strict=True))
-    shares = shares / shares.sum()
-    mean = float(shares @ means)
-    apart = float(shares @ (variances + np.square(means - mean)))
-    count = sum(one[0].totals is not None for one in steps) if is_present else len(steps)
-    return mean / count, apart / count**2
+    return parts, known[chosen] / known[chosen].sum()
+
+
+def _backward(
+    steps: Sequence[Step], some: Places, values: Floats, noise: Floats
+) -> tuple[Floats, Floats]:
+    """Return means and variances of the rounds that are there under some models of a family."""
+    later = LookingBack(len(some), steps[0].family.size)
+    means, variances = np.empty((len(some), len(values))), np.empty((len(some), len(values)))
+    place = len(values) - 1
+    for step in reversed(steps):
+        if step.totals is not None and step.surprises is not None:
+            u, d = later.take(
+                step.expected.gains[some],
+                step.expected.seen,
+                surprises=step.surprises[some],
+                totals=step.totals[some],
+            )
+            means[:, place] = values[place] - noise[place] * u
+            left = noise[place] - noise[place] ** 2 * d
+            variances[:, place] = np.maximum(left, 1e-9 * noise[place])
+            place -= 1
+        later.let_pass(step.left[some])
+    return means, variances
 
 
 def _sums(steps: Sequence[Step], some: Places, *, is_present: bool) -> tuple[Floats, Floats]:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 import numpy as np
 
@@ -23,7 +24,15 @@ from rase.series.families import Family, Grid
 from rase.series.models import edges_grid, seen_of, smooth_grid
 from rase.series.posterior import as_student, reach_of
 
-__all__ = ["LookingBack", "is_better", "smooth_record"]
+__all__ = [
+    "LEAST_ROUNDS",
+    "LookingBack",
+    "Record",
+    "is_better",
+    "mixed",
+    "revised",
+    "smooth_record",
+]
 
 # So many models of each shape are followed backward, if they count this much of the best.
 _MOST_MODELS, _LEAST_CHANCE = 12, 1e-4
@@ -34,7 +43,7 @@ _AROUND, _CHANCE, _DOUBT, _SURE = 12, 2.0, 1.5, 2.0
 # An error is not stated to be smaller than this share of that which was known then.
 _LEAST_ERROR = 0.7
 # With fewer rounds there is nothing to look back with.
-_LEAST_ROUNDS = 8
+LEAST_ROUNDS: Final = 8
 # Of so many rounds at a time it is kept what models made of them; of the others their state at the
 # beginning of each such block, from which they go through it again.
 _BLOCK = 1024
@@ -64,9 +73,9 @@ def smooth_record(
         One estimate a round. Its method is ``smoothed`` where later rounds helped; where looking
         back is not better, at jumps and spikes, it is the filtered one as it was.
     """
-    if len(means) < _LEAST_ROUNDS:
+    if len(means) < LEAST_ROUNDS:
         return list(filtered)
-    record = _Record(
+    record = Record(
         np.asarray(times_s, dtype=np.float64),
         np.array([one.value for one in means]),
         np.array([one.standard_error for one in means]) ** 2,
@@ -75,22 +84,40 @@ def smooth_record(
     )
     passes, weights = _chosen_models(record, evidence)
     laws = list(zip(*(one.look_back() for one in passes), strict=True))[::-1]
-    parts = [
-        _mixed(weights, *(np.concatenate(law) for law in zip(*one, strict=True))) for one in laws
+    blocks = [
+        mixed(weights, *(np.concatenate(part) for part in zip(*law, strict=True))) for law in laws
     ]
-    about, spread, factors, degrees = (np.concatenate(part) for part in zip(*parts, strict=True))
-    before = np.array([one.value for one in filtered])
-    doubts = np.array([one.standard_error for one in filtered]) ** 2
-    better = is_better(record.values, record.noise, about, spread, before=before, doubts=doubts)
-    # Nothing came after the last round.
-    better[-1] = False
+    about, spread, factors, degrees = (np.concatenate(part) for part in zip(*blocks, strict=True))
+    better = is_better(record, about, spread, filtered=filtered)
+    return revised(filtered, better, about, spread, factors=factors, degrees=degrees)
+
+
+def revised(
+    filtered: Sequence[Estimate],
+    better: Flags,
+    about: Floats,
+    spread: Floats,
+    *,
+    factors: Floats,
+    degrees: Floats,
+) -> list[Estimate]:
+    """Return what is known now of rounds: of those of which that is better, else what was.
+
+    Args:
+        filtered: What was known of each when it came.
+        better: Whether looking back is better.
+        about: What is said looking back.
+        spread: The variances of that.
+        factors: By how much the intervals reach further than a normal law's.
+        degrees: The degrees of freedom of Student's law that they then have.
+    """
     # What noise hides from the filter it hides from the smoother, too.
-    errors = np.maximum(factors * np.sqrt(spread), _LEAST_ERROR * np.sqrt(doubts))
-    low, high = record.value_range.low, record.value_range.high
+    least = _LEAST_ERROR * np.array([one.standard_error for one in filtered])
+    errors = np.maximum(factors * np.sqrt(spread), least)
     return [
         replace(
             one,
-            value=min(max(float(about[place]), low), high),
+            value=min(max(float(about[place]), one.lowest), one.highest),
             standard_error=float(errors[place]),
             degrees_of_freedom=float(degrees[place]),
             method=SMOOTHED,
@@ -102,26 +129,27 @@ def smooth_record(
 
 
 def is_better(
-    values: Floats,
-    noise: Floats,
-    smoothed: Floats,
+    record: "Record",
+    about: Floats,
     spread: Floats,
     *,
-    before: Floats,
-    doubts: Floats,
+    filtered: Sequence[Estimate],
+    is_whole: bool = True,
 ) -> Flags:
     """Say for each round whether looking back is better around it, and in the whole record.
 
     Stein's estimate of a squared error is (y - f)^2 - R + 2v; R is in both and left out.
 
     Args:
-        values: Unbiased means.
-        noise: Their variances.
-        smoothed: What is said looking back.
+        record: The rounds.
+        about: What is said looking back.
         spread: The variances of that.
-        before: What was said when the rounds came.
-        doubts: The variances of that.
+        filtered: What was said when the rounds came.
+        is_whole: Whether the record is long enough to show by itself that looking back is better.
     """
+    values, noise, smoothed = record.values, record.noise, about
+    before = np.array([one.value for one in filtered])
+    doubts = np.array([one.standard_error for one in filtered]) ** 2
     gains = np.square(values - before) + 2 * np.minimum(doubts, noise)
     gains -= np.square(values - smoothed) + 2 * np.minimum(spread, noise)
     gains /= noise
@@ -141,7 +169,10 @@ def is_better(
     better = around(gains) > np.maximum(least, -_CHANCE)
     # What is left must help as a whole, by more than chance.
     total, doubt = float(gains[better].sum()), float(chance[better].sum())
-    return np.asarray(better & (total > _SURE * math.sqrt(doubt)))
+    better &= not is_whole or total > _SURE * math.sqrt(doubt)
+    # Nothing came after the last round.
+    better[-1] = False
+    return np.asarray(better)
 
 
 class LookingBack:
@@ -186,7 +217,7 @@ class LookingBack:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Record:
+class Record:
     """Rounds: when they began, unbiased means, their variances by noise and by who reported."""
 
     times: Floats
@@ -196,7 +227,7 @@ class _Record:
     value_range: Range
 
 
-def _chosen_models(record: _Record, evidence: Floats) -> tuple[list["_Pass"], Floats]:
+def _chosen_models(record: Record, evidence: Floats) -> tuple[list["_Pass"], Floats]:
     """Return the models that count in a record, and how much they do."""
     smooth, edges = smooth_grid(), edges_grid()
     shapes = [_Pass(smooth, _seen_smooth, record), _Pass(edges, _seen_edges, record)]
@@ -241,7 +272,7 @@ class _Pass:
         record: The rounds.
     """
 
-    def __init__(self, grid: Grid, seen: Callable[[float], Floats], record: _Record) -> None:
+    def __init__(self, grid: Grid, seen: Callable[[float], Floats], record: Record) -> None:
         self._grid, self._seen, self._record = grid, seen, record
         self._begin()
 
@@ -327,7 +358,7 @@ class _Pass:
             return np.asarray(np.exp(-passed_s / self._grid.lasting_s))
 
 
-def _mixed(
+def mixed(
     weights: Floats, found: Floats, variances: Floats
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return what models say together of some rounds.

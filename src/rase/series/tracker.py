@@ -7,7 +7,7 @@ comes through almost unchanged.
 
 import math
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -19,12 +19,23 @@ from rase.counts.registry import TRACKED
 from rase.domain import Range
 from rase.series.bank import FilterBank
 from rase.series.joint import MOST_ROUNDS
+from rase.series.smoother import LEAST_ROUNDS, Record, is_better, revised
 from rase.series.window import is_enough
 
 __all__ = ["Tracker"]
 
 # A mean far outside the range says no more than one a little outside; the square must not overflow.
 _MOST_WIDTHS = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What was said of a round, and by what variance its mean may be off the fleet's."""
+
+    time_s: float
+    mean: Estimate
+    found: Estimate
+    added: float | None
 
 
 class Tracker:
@@ -46,6 +57,7 @@ class Tracker:
         window: Over how many rounds means are asked for, up to 64; 0 for none.
         every_s: The length of a round, by which missing ones are counted; 0 where each time is a
             round.
+        lag: How many later rounds may help a round (`look_back`), up to 63; 0 for none.
 
     Example:
         >>> tracker = Tracker(Range(0, 100))
@@ -57,25 +69,40 @@ class Tracker:
         (True, True)
     """
 
-    def __init__(self, value_range: Range, *, window: int = 0, every_s: float = 0.0) -> None:
+    def __init__(
+        self, value_range: Range, *, window: int = 0, every_s: float = 0.0, lag: int = 0
+    ) -> None:
         """Start without any knowledge but the range."""
         self.domain = value_range
         self._window = window if window <= MOST_ROUNDS else 0
         self._every_s = every_s
-        self._sizes: deque[int] = deque(maxlen=self._window)
+        self._remembered = max(self._window, min(lag + 1, MOST_ROUNDS) if lag else 0)
+        self._sizes: deque[int] = deque(maxlen=self._remembered)
+        self._said: deque[_Said] = deque(maxlen=lag + 1 if lag else 0)
         low, width = value_range.low, value_range.width
-        self._bank = FilterBank(low, width, remembered=self._window)
+        self._bank = FilterBank(low, width, remembered=self._remembered)
 
     @classmethod
-    def from_bytes(cls, value_range: Range, state: bytes) -> Self:
+    def from_bytes(
+        cls,
+        value_range: Range,
+        state: bytes,
+        *,
+        window: int = 0,
+        every_s: float = 0.0,
+        lag: int = 0,
+    ) -> Self:
         """Return the tracker that `to_bytes` wrote: its next estimates are equal to the last bit.
+
+        Windows and looking back begin with the next round.
 
         Raises:
             ValueError: If the bytes are of another range, or of models of another release.
         """
-        tracker = cls(value_range)
-        tracker._bank = FilterBank.from_bytes(value_range.low, value_range.width, state=state)
-        return tracker
+        made = cls(value_range, window=window, every_s=every_s, lag=lag)
+        low, width = value_range.low, value_range.width
+        made._bank = FilterBank.from_bytes(low, width, state=state, remembered=made._remembered)
+        return made
 
     def to_bytes(self) -> bytes:
         """Return all that was learnt, 500 to 700 kB however many rounds there were."""
@@ -154,6 +181,7 @@ class Tracker:
             highest=self.domain.high,
         )
         if members is None:
+            self._said.append(_Said(time_s, mean, found, None))
             return found
         known = self._bank.spread
         added = sampling_variance(
@@ -162,42 +190,82 @@ class Tracker:
             spread=None if known is None else float(known[0]),
             value_range=self.domain,
         )
-        error = math.hypot(found.standard_error, math.sqrt(added))
-        return replace(found, standard_error=error, target=OF_FLEET)
+        self._said.append(_Said(time_s, mean, found, added))
+        return _of_fleet(found, added)
 
-    def mean_of_last(self) -> Estimate | None:
+    def look_back(self) -> list[tuple[float, Estimate]]:
+        """Return what is known now of the last rounds, each with the time when it began.
+
+        Those that later rounds do not help stay as they were known when they came. The method of
+        the others is ``smoothed``.
+        """
+        about, spread, factors, degrees = self._bank.look_back()
+        said = list(self._said)[-len(about) :]
+        if len(said) < LEAST_ROUNDS:
+            return [(one.time_s, _of_fleet(one.found, one.added)) for one in said]
+        law = [part[-len(said) :] for part in (about, spread, factors, degrees)]
+        record = Record(
+            np.array([one.time_s for one in said]),
+            np.array([one.mean.value for one in said]),
+            np.array([one.mean.standard_error for one in said]) ** 2,
+            np.zeros(len(said)),
+            self.domain,
+        )
+        filtered = [one.found for one in said]
+        better = is_better(record, law[0], law[1], filtered=filtered, is_whole=False)
+        now = revised(filtered, better, law[0], law[1], factors=law[2], degrees=law[3])
+        return [
+            (one.time_s, _of_fleet(estimate, one.added))
+            for one, estimate in zip(said, now, strict=True)
+        ]
+
+    def mean_of_last(self, w: int | None = None) -> Estimate | None:
         """Return the mean over the last rounds, a window of them, from their joint law.
 
         Rounds that are missing belong to it, as the models expect them.
+
+        Args:
+            w: How many; the window that was asked for if None.
 
         Returns:
             None if no window was asked for, fewer rounds than one are known, or fewer than three
             quarters of them are there.
         """
-        there = [n for n in self._sizes if n]
-        if not self._window or not is_enough(len(there), self._window):
+        w = self._window if w is None else w
+        there = [n for n in list(self._sizes)[-w:] if n]
+        if not 0 < w <= self._remembered or not is_enough(len(there), w):
             return None
-        belief = self._bank.window(self._window)
+        belief = self._bank.window(w)
         if belief is None:
             return None
-        held = "" if len(there) == self._window else f"{len(there)} of "
+        held = "" if len(there) == w else f"{len(there)} of "
+        # The same devices may report at the same hours: what sampling adds does not average out.
+        added = max((one.added or 0.0 for one in list(self._said)[-w:]), default=0.0)
         return Estimate(
             float(belief.means[0]),
-            math.sqrt(float(belief.variances[0])),
+            math.sqrt(float(belief.variances[0]) + added),
             n=sum(there),
             method=TRACKED,
-            target=f"mean of the readings, over {held}{self._window} rounds",
+            target=f"mean of the readings, over {held}{w} rounds",
             lowest=self.domain.low,
             highest=self.domain.high,
             rounds=len(there),
-            of_rounds=self._window,
+            of_rounds=w,
         )
 
     def _skip_missing(self, time_s: float) -> None:
         """Let rounds pass that are missing before a time, as far as a window reaches."""
-        if self.time_s is None or not self._every_s or not self._window:
+        if self.time_s is None or not self._every_s or not self._remembered:
             return
         missing = round((time_s - self.time_s) / self._every_s) - 1
-        for back in range(min(missing, self._window), 0, -1):
+        for back in range(min(missing, self._remembered), 0, -1):
             self._bank.skip(time_s - back * self._every_s)
             self._sizes.append(0)
+
+
+def _of_fleet(estimate: Estimate, added: float | None) -> Estimate:
+    """Return an estimate of the mean of a fleet of which a sample reported; None for none."""
+    if added is None:
+        return estimate
+    error = math.hypot(estimate.standard_error, math.sqrt(added))
+    return replace(estimate, standard_error=error, target=OF_FLEET)

@@ -206,6 +206,7 @@ class Subscriber:
         *,
         last_id: str | None = None,
         method: str | None = None,
+        final: bool = False,
         attempts: int | None = None,
         on_failure: Callable[[str], object] | None = None,
     ) -> Iterator[Answer]:
@@ -216,6 +217,7 @@ class Subscriber:
         Args:
             last_id: Resume after this event; None to begin with the newest round.
             method: The estimator.
+            final: Whether to wait with each round until no later one will revise it.
             attempts: How often in a row to connect in vain before giving up; None for ever.
             on_failure: Called with the reason, once for each time the stream is interrupted.
 
@@ -224,7 +226,7 @@ class Subscriber:
             FusionUnreachable: If ``attempts`` were in vain.
         """
         following = Following(last_id, attempts=attempts, on_failure=on_failure)
-        query = span(campaign=self._campaign, method=method)
+        query = span(campaign=self._campaign, method=method, final=final)
         while True:
             try:
                 with self._http.stream(
@@ -385,12 +387,13 @@ class AsyncSubscriber:
         *,
         last_id: str | None = None,
         method: str | None = None,
+        final: bool = False,
         attempts: int | None = None,
         on_failure: Callable[[str], object] | None = None,
     ) -> AsyncIterator[Answer]:
         """Yield each round as it becomes final, as `Subscriber.follow`."""
         following = Following(last_id, attempts=attempts, on_failure=on_failure)
-        query = span(campaign=self._campaign, method=method)
+        query = span(campaign=self._campaign, method=method, final=final)
         while True:
             try:
                 async with self._http.stream(

@@ -24,7 +24,7 @@ SEEDS, OTHER_SEEDS = range(201, 217), range(301, 317)
 _NEAR = 1.15
 _ROW = re.compile(
     r"(?P<name>.+), epsilon (?P<epsilon>\S+), (?P<halves>.+); forecast (?P<forecast>\S+), "
-    r"error (?P<error>\S+)"
+    r"error (?P<error>[^;]+)(; (?P<where>inside|outside) the 90 % interval .*)?"
 )
 
 
@@ -52,15 +52,17 @@ def rows(*, quick: bool) -> Iterator[Row]:
                         times_s[part],
                         mechanism=mechanism,
                         seeds=seeds[:2] if quick else seeds,
-                    ).tracked
+                    )
                     for part in parts
                 ]
                 for seeds in (SEEDS, OTHER_SEEDS)
             )
-            for words, forecast, error in (
+            for words, expected, found in (
                 ("first half for the second", forecasts[0], errors[1]),
                 ("second half for the first", forecasts[1], errors[0]),
             ):
+                forecast, error = expected.tracked, found.tracked
+                is_inside = expected.other_low <= error <= expected.other_high
                 yield Row(
                     "error forecast from one half",
                     "the error in the other",
@@ -68,7 +70,9 @@ def rows(*, quick: bool) -> Iterator[Row]:
                     max(forecast / error, error / forecast),
                     "the larger RMSE / the smaller",
                     target=Target("at most", _NEAR),
-                    note=f"forecast {forecast:.4g}, error {error:.4g}",
+                    note=f"forecast {forecast:.4g}, error {error:.4g}; "
+                    f"{'inside' if is_inside else 'outside'} the 90 % interval "
+                    f"{expected.other_low:.4g} to {expected.other_high:.4g}",
                 )
 
 
@@ -86,4 +90,13 @@ def sentence(kept: Sequence[Mapping[str, Any]]) -> str:
         f"{len(ratios) - len(far)} of {len(ratios)}; too small in "
         f"{np.count_nonzero(far > 1)}, by up to {max(ratios):.1f} times, and too large in "
         f"{np.count_nonzero(far < 1)}, by up to {1 / min(ratios):.1f} times."
+        f"{_of_intervals(kept)}"
     )
+
+
+def _of_intervals(kept: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many errors the predictive intervals held; nothing of rows without them."""
+    held = [" inside the 90 % interval" in row["note"] for row in kept if "90 %" in row["note"]]
+    if not held:
+        return ""
+    return f" The 90 % interval for other days held {sum(held)} of {len(held)}."

@@ -1,5 +1,7 @@
 """What `tracked` will achieve, foretold on readings one holds."""
 
+import math
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -150,3 +152,40 @@ def test_the_interval_of_a_forecast_holds_what_other_noise_gives() -> None:
     assert other.error_low < one.error_high
     assert 0 < one.skill_low < one.skill
     assert one.beats_constant == (one.skill_low > 1)
+
+
+def test_other_days_are_held_by_their_interval() -> None:
+    """Nine of ten weeks or so of fleets with good and bad days lie within the interval of another.
+
+    How far the mean of a day lies off the others is drawn anew every day. 20 pairs of weeks; a
+    share of 0.9 gives 15 or more with a chance of 0.99; the interval of the trials holds fewer.
+    """
+    rng, held, narrow = np.random.default_rng(2026), [], []
+    hours = np.arange(168, dtype=np.float64) * 3600.0
+    mechanism = made(4.0, WATTS)
+    for pair in range(20):
+        forecasts = []
+        for half in range(2):
+            size = np.repeat(rng.lognormal(0.0, 1.2, size=7), 24)
+            means = 1000 + size * 120 * np.sin(np.arange(168) * rng.uniform(0.5, 1.5))
+            readings = means[:, None] + rng.normal(0, 30, size=(168, 40))
+            seeds = range(100 * pair + 10 * half, 100 * pair + 10 * half + 4)
+            forecasts.append(forecast_error(readings, hours, mechanism=mechanism, seeds=seeds))
+        one, other = forecasts
+        held.append(one.other_low <= other.tracked <= one.other_high)
+        narrow.append(one.error_low <= other.tracked <= one.error_high)
+    assert sum(held) >= 15
+    assert sum(narrow) < 15
+
+
+def test_few_rounds_and_one_trial_say_nothing_of_other_days() -> None:
+    """Eight rounds, or a single drawing of the noise, leave the interval open."""
+    readings, hours = wave(24, 4, 100.0)
+    mechanism = made(1.0, WATTS)
+    for few in (
+        forecast_error(readings, hours, mechanism=mechanism, seeds=(1,)),
+        forecast_error(readings[:8], hours[:8], mechanism=mechanism, seeds=range(4)),
+    ):
+        assert (few.other_low, few.other_high) == (0.0, math.inf)
+    some = forecast_error(readings, hours, mechanism=mechanism, seeds=range(4))
+    assert 0 < some.other_low < some.tracked < some.other_high < math.inf

@@ -41,6 +41,10 @@ _TRIALS = range(1, 7)
 # With a small epsilon the first rounds decide, and single trials differ by a third or more.
 _SOME_TRIALS = 16
 _NEAR_ENOUGH = 1.05
+# Other days differ from these by at least this share, and as parts of these rounds differ from each
+# other. The first part, in which everything is learnt, is left out; neighbours of the seven others
+# are alike, so that two of them count as one.
+_OTHER_DAYS, _INDEPENDENT, _OF_OTHERS = 0.08, 3.5, 0.9
 # Reports that are held at once.
 _AT_ONCE = 4_000_000
 
@@ -59,6 +63,9 @@ class Forecast:
             0 for a single trial, which shows nothing of it.
         error_low: The same of `tracked`; 0 likewise.
         error_high: Its upper end; infinite for a single trial.
+        other_low: Lower end of the 90 % interval for the error of one run on as many other rounds
+            of such a fleet; 0 for a single trial or fewer than nine rounds.
+        other_high: Its upper end; infinite likewise.
     """
 
     rounds: int
@@ -69,6 +76,8 @@ class Forecast:
     skill_low: float = 0.0
     error_low: float = 0.0
     error_high: float = math.inf
+    other_low: float = 0.0
+    other_high: float = math.inf
 
     @property
     def skill(self) -> float:
@@ -158,12 +167,28 @@ def forecast_of(runs: Runs, rounds: int) -> Forecast:
     reach = student_quantile(0.95, trials - 1)
     of_skill = reach * _jackknife(0.5 * np.log(kept[2] / kept[0]))
     of_error = reach * _jackknife(0.5 * np.log(kept[0]))
+    of_others = student_quantile(_OF_OTHERS, 6) * _scatter_of_others(runs)
+    is_known = math.isfinite(of_others)
     return replace(
         found,
+        other_low=tracked * math.exp(-of_others) if is_known else 0.0,
+        other_high=tracked * math.exp(of_others) if is_known else math.inf,
         skill_low=found.skill * math.exp(-of_skill),
         error_low=tracked * math.exp(-of_error),
         error_high=tracked * math.exp(of_error),
     )
+
+
+def _scatter_of_others(runs: Runs) -> float:
+    """Return how far the error of one run on other days is off, as a deviation of its logarithm.
+
+    What makes it differ: the drawing of the noise, as single trials do; and the days, as parts of
+    the rounds that were tried do. Both means, of these days and of the others, are off by that.
+    """
+    parts = runs.parts.mean(axis=0)[1:]
+    of_days = float(parts.std(ddof=1) / parts.mean()) / 2 * math.sqrt(2 / _INDEPENDENT)
+    of_noise = float(np.log(runs.tracked).std(ddof=1))
+    return math.sqrt(of_days**2 + of_noise**2 + _OTHER_DAYS**2)
 
 
 def remedies(

@@ -24,6 +24,8 @@ __all__ = ["RunMeans", "Runs", "run_means", "runs_of"]
 # the runs the errors of single short runs differ by a fiftieth or so, in a tenth of the time. The
 # bank likewise averages what runs know of the spread of readings, in rounds of fewer reports.
 _NEARLY = 0.07
+# Errors of so many parts of a record say how far other days may differ.
+_PARTS = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +59,8 @@ class Runs:
         alone: The root mean square error of each round's unbiased mean.
         history: That of the mean of all earlier unbiased means, kept within the range.
         last: That of the unbiased mean of the round before, likewise.
+        parts: The mean square error of ``tracked`` in each eighth of the rounds, one run a row; NaN
+            where there are fewer rounds than eighths.
     """
 
     tracked: Floats
@@ -65,6 +69,7 @@ class Runs:
     alone: Floats
     history: Floats
     last: Floats
+    parts: Floats
 
 
 def run_means(reports: ArrayLike, sizes: ArrayLike, *, randomizer: RangeRandomizer) -> RunMeans:
@@ -125,7 +130,16 @@ def runs_of(
         alone=_root((means.values - right)[:, first:]),
         history=_root(history.clip(low, high) - right[..., first:]),
         last=_root(means.values[:, first - 1 : -1].clip(low, high) - right[..., first:]),
+        parts=_eighths(off * off),
     )
+
+
+def _eighths(squares: Floats) -> Floats:
+    """Return the mean of each eighth of some columns."""
+    if squares.shape[1] < _PARTS:
+        return np.full((len(squares), _PARTS), math.nan)
+    parts = np.array_split(squares, _PARTS, axis=1)
+    return np.stack([part.mean(axis=1) for part in parts], axis=1)
 
 
 def _followed(means: RunMeans, times_s: Floats, value_range: Range) -> tuple[Floats, Floats]:

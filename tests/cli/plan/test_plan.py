@@ -324,7 +324,7 @@ def test_own_data_foretells_what_tracked_achieves(
     words = "forecast  on 48 rounds of your readings with trial noise, 8 devices: tracked RMSE "
     assert words in out
     assert "worth more than repeating a constant" in out
-    assert "for the days of these readings; other days may differ by more" in out
+    assert "for the days of these readings; one run on as many other rounds:" in out
     out, _ = ran(*asked, "--epsilon", 8, "--devices", 20, "--json", capsys=capsys)
     told = json.loads(out)["forecast"]
     assert told["devices"] == 16

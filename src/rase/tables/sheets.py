@@ -74,8 +74,8 @@ class SheetSource(TableSource):
                 rows = book.get_sheet_by_name(name).to_python(skip_empty_area=True)
             except (calamine.CalamineError, calamine.ZipError, OSError) as error:
                 raise DataError(
-                    f"{file.path} is an archive that cannot be read as a spreadsheet: it is "
-                    "another one, damaged or has a password; unpack it, or save the sheet as CSV."
+                    f"{file.path} is an archive that cannot be read as a spreadsheet; unpack it, "
+                    "remove its password, or save the sheet as CSV."
                 ) from error
         header, *cells = [row for row in rows if any(cell != "" for cell in row)]
         if not cells:

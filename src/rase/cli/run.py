@@ -233,7 +233,6 @@ def command(
     Example: rase run readings.csv --range 0 3000 --epsilon 1 --every 1h --window 1d
     """
     from rase.tables.columns import Hints
-    from rase.tables.files import find_files
     from rase.tables.record import new_files
     from rase.tables.source import open_source
 
@@ -256,7 +255,7 @@ def command(
             check_out(out, is_folder=partition_by is not None)
         check_pictures(plot, page, trials=options.trials)
         kept = engine_options.log_for(options, out, continues=continues, partition_by=partition_by)
-    files = find_files(table, columns=columns, skips_bad=skip_bad, hints=hints)
+    files = engine_options.find(table, columns=columns, skips_bad=skip_bad, hints=hints)
     if out is not None:
         check_not_read(out, [options.epsilons, options.graph, *(file.path for file in files.files)])
     source = open_source(files if kept.record is None else new_files(files, kept.record))

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from rase.kernels.words import Random
     from rase.lab.experiments.conduct import CellEngine
+    from rase.tables.columns import Hints
+    from rase.tables.files import Files
     from rase.tables.labels import Labels
     from rase.tables.run import TableRun
     from rase.tables.source import TableSource
@@ -410,6 +412,16 @@ class EngineOptions:
             # Arrow's own pool keeps what was freed, up to 60 MB of it, and is no faster here.
             pa.set_memory_pool(pa.system_memory_pool())
         return run(source, plan, record=record, **given)
+
+    def find(self, table: str, *, hints: Hints, **settings: Any) -> Files:
+        """Return the files of a table, which a cluster's catalogue may know by name."""
+        if self.engine == "spark" and table.startswith("table:"):
+            from rase.tables.spark import find_on_spark
+
+            return find_on_spark(table, master=self.master or "", workers=self.workers, **settings)
+        from rase.tables.files import find_files
+
+        return find_files(table, hints=hints, **settings)
 
     def log_for(
         self, options: RunOptions, out: Path | None, *, continues: bool, partition_by: str | None

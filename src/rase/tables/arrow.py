@@ -5,6 +5,7 @@ What pyarrow has for it looks for pandas first, and to import that takes half a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["as_arrow", "as_numpy"]
+__all__ = ["as_arrow", "as_numpy", "texts_as_arrow"]
 
 _SAME: dict[Any, np.dtype[Any]] = {
     pa.int32(): np.dtype(np.int32),
@@ -52,3 +53,16 @@ def as_arrow(numbers: NDArray[Any]) -> Any:
     """
     kind = _KIND_OF[numbers.dtype]
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def texts_as_arrow(texts: Sequence[str]) -> Any:
+    """Return texts as an Arrow array.
+
+    Example:
+        >>> texts_as_arrow(["a", "", "bc"]).to_pylist()
+        ['a', '', 'bc']
+    """
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)

@@ -63,6 +63,9 @@ class DateStyle:
         Raises:
             DataError: If some can only have the day first, and others only the month.
         """
+        if pc.all(pc.match_substring_regex(texts, r"^\d{4}\D")).as_py():
+            # With the year first day and month cannot be mistaken.
+            return
         fields = _Fields(pc.extract_regex(texts, _WRITTEN))
         is_open = fields.is_open
         if self.asked is not None or not is_open.any():

@@ -155,6 +155,7 @@ def find_files(
     columns: Columns | None = None,
     skips_bad: bool = False,
     hints: Hints | None = None,
+    paths: Sequence[str] | None = None,
 ) -> Files:
     """List the files of a table.
 
@@ -165,6 +166,7 @@ def find_files(
         columns: How the columns are called.
         skips_bad: Whether files that are no tables are left out and counted.
         hints: What is known about the way the table is written.
+        paths: Its files, where a catalogue names them.
 
     Raises:
         DataError: If there is nothing, or something that is no table.
@@ -173,8 +175,11 @@ def find_files(
         return _read_pipe(place, columns or Columns(), hints or Hints())
     system, base = _file_system(place)
     found, bad = [], []
-    snapshot, infos = _by_log(system, base)
-    for info in _listed(system, base, place) if snapshot is None else infos:
+    snapshot, infos = None, [] if paths is None else _named(paths)
+    if paths is None:
+        snapshot, infos = _by_log(system, base)
+        infos = _listed(system, base, place) if snapshot is None else infos
+    for info in infos:
         try:
             found.append(_sniffed(system, info))
         except DataError:
@@ -190,6 +195,11 @@ def find_files(
         hints or Hints(),
         snapshot=snapshot,
     )
+
+
+def _named(paths: Sequence[str]) -> list[Any]:
+    infos = [system.get_file_info(path) for system, path in map(_file_system, paths)]
+    return sorted(infos, key=lambda info: info.path)
 
 
 def _by_log(system: Any, base: str) -> tuple[Snapshot | None, list[Any]]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rase.errors import DataError
+from rase.tables.arrow import as_numpy, texts_as_arrow
 
 __all__ = ["MISSING", "Decimal", "NumberStyle"]
 
@@ -99,14 +100,14 @@ class NumberStyle:
             self._doubt(texts, shapes, decimal, first_row=first_row)
             found = pc.match_substring_regex(texts, shapes.certain)
             if decimal not in self._seen and pc.any(found).as_py():
-                self._seen[decimal] = first_row + pc.index(found, value=True).as_py()
+                self._seen[decimal] = first_row + int(np.argmax(as_numpy(found)))
 
     def _doubt(self, texts: Any, shapes: _Shapes, decimal: Decimal, *, first_row: int) -> None:
         if self._doubtful is not None or (decimal == "point" and not self.doubts_points):
             return
         found = pc.match_substring_regex(texts, shapes.doubtful)
         if pc.any(found).as_py():
-            self._doubtful = first_row + pc.index(found, value=True).as_py()
+            self._doubtful = first_row + int(np.argmax(as_numpy(found)))
 
     def settle(self, name: str) -> None:
         """Refuse numbers that have two readings.
@@ -135,9 +136,9 @@ class NumberStyle:
             DataError: If a text is no number, or has two readings.
         """
         lower = pc.utf8_lower(column)
-        column = pc.if_else(
-            pc.is_in(lower, pa.array(MISSING)), pa.scalar(None, pa.string()), column
-        )
+        is_missing = pc.is_in(lower, texts_as_arrow(MISSING))
+        if pc.any(is_missing).as_py():
+            column = pc.if_else(is_missing, pa.scalar(None, pa.string()), column)
         column = pc.replace_substring(column, "\u2212", "-")
         column = pc.replace_substring_regex(column, r"^\+", "")
         grouped = pc.match_substring_regex(column, _GROUPED)
@@ -158,7 +159,8 @@ class NumberStyle:
     def _refuse_others(self, column: Any, decimal: Decimal, *, name: str, first_row: int) -> None:
         is_number = pc.match_substring_regex(column, _WAYS[decimal].valid)
         is_number = pc.and_(is_number, pc.match_substring_regex(column, r"\d"))
-        wrong = np.flatnonzero(~is_number.fill_null(True).to_numpy(zero_copy_only=False))
+        is_number = is_number.fill_null(True) if is_number.null_count else is_number
+        wrong = np.flatnonzero(~as_numpy(is_number))
         if not len(wrong):
             return
         row = first_row + int(wrong[0])

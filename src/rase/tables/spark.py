@@ -8,7 +8,8 @@ with them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,8 @@ from rase.kernels.keyed import RunKey
 from rase.tables.feedback import RangeFeedback, feedback_rounds
 from rase.tables.parquet import ParquetSource
 from rase.tables.parts import Part, cut_anyway
+from rase.tables.record import fingerprint
+from rase.tables.release_log import ReleaseLog
 from rase.tables.rounds import Drawn
 from rase.tables.run import (
     BYTES_PER_ROW,
@@ -29,6 +32,7 @@ from rase.tables.run import (
     regroup,
 )
 from rase.tables.source import TableSource, open_source
+from rase.tables.spark_catalogue import CATALOGUE, files_of_table
 from rase.tables.spark_session import in_words, opened_session
 from rase.tables.spark_steps import Answer, Steps, Want, part_table
 from rase.tables.summary import DeviceCounts, Tally
@@ -37,15 +41,20 @@ if TYPE_CHECKING:
     from rase.kernels.words import Random
     from rase.laws.randomizer import RangeRandomizer
     from rase.series.rounds import RoundResult
+    from rase.tables.files import Files
     from rase.tables.plan import RunPlan
 
-__all__ = ["SparkRun", "names_on_spark", "run_on_spark"]
+__all__ = ["SparkRun", "find_on_spark", "names_on_spark", "run_on_spark"]
 
 _PART_BYTES = 1 << 30
 _MOST_DEVICE_BITS = 8
 _MOST_PARTITIONS = 4096
 # Beyond 1 MiB PySpark writes a task's function to a file, and this one holds the key.
 _MOST_CLOSURE = 900_000
+
+# So many parts are asked for together where results are kept on the way.
+_WAVE_PARTS = 64
+_MOST_WAVES = 16
 
 _SENT = "kind int, number long, content binary"
 
@@ -65,7 +74,8 @@ def run_on_spark(
     """Run a table on a Spark cluster.
 
     Args:
-        table: Parquet files that every executor can read: a path, a glob, or files that were found.
+        table: Parquet files that every executor can read: a path, a glob, files that were found, or
+            the name of a table in the cluster's catalogue, as ``table:meters.readings``.
         plan: What to do.
         master: Where the cluster is: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://...``,
             or ``sc://host`` for Spark Connect.
@@ -73,8 +83,8 @@ def run_on_spark(
         rng: None for secure randomness; a `SeededRandom` for study.
         workers: How many executors; what the cluster's settings say if None.
         memory_bytes: About how much memory a task may use; 1 GiB if None.
-        work: Where an interrupted run on one machine would have kept its results: such a run must
-            be finished there.
+        work: A folder of the driver where results are kept until all are there, so that an
+            interrupted run can go on; None to keep nothing.
         on_progress: Called with what is done and the share of it.
 
     Returns:
@@ -82,7 +92,7 @@ def run_on_spark(
 
     Raises:
         DataError: If the table is not Parquet.
-        StorageUnusable: If an interrupted run on this machine must be finished first.
+        StorageUnusable: If ``work`` holds an interrupted run of another kind.
         ValueError: If neither or both of ``master`` and ``session`` are given, or a number is
             below 1.
     """
@@ -92,19 +102,25 @@ def run_on_spark(
         raise ValueError(f"workers must be at least 1, got {workers}.")
     if memory_bytes is not None and memory_bytes < 1:
         raise ValueError(f"memory_bytes must be at least 1, got {memory_bytes}.")
-    if work is not None and work.exists():
-        raise StorageUnusable(
-            f"{work} holds an interrupted run on this machine, whose readings must not be drawn "
-            "again; finish it with --engine local, give another --out, or remove the folder."
-        )
+    cluster = _Cluster(master, session, workers)
+    if isinstance(table, str) and table.startswith(CATALOGUE):
+        table = cluster.find_table(table)
     source = _checked(open_source(table))
     source.expect(plan.categories)
+    # What could not be read is known of one run only, and groups follow from all rounds.
+    keeps = (plan.graph, plan.feedback) == (None, None) and not source.files.skips_bad
+    if work is not None and work.exists() and not keeps:
+        raise StorageUnusable(
+            f"{work} holds an interrupted run, whose readings must not be drawn again; give the "
+            "same command to finish it, give another --out, or remove the folder."
+        )
     return SparkRun(
         source,
         plan,
-        cluster=_Cluster(master, session, workers),
+        cluster=cluster,
         rng=rng,
         memory_bytes=memory_bytes or _PART_BYTES,
+        work=work if keeps else None,
         on_progress=on_progress,
     )
 
@@ -145,9 +161,27 @@ class _Cluster:
             return nullcontext(self._session)
         return opened_session(self.master, workers=self._workers)
 
+    def find_table(self, name: str, **settings: Any) -> Files:
+        """Return the files of a table that the cluster's catalogue knows."""
+        with self.opened() as session, in_words(self.master):
+            return files_of_table(session, name, **settings)
+
+
+def find_on_spark(name: str, *, master: str, workers: int | None = None, **settings: Any) -> Files:
+    """Return the files of a table that a cluster's catalogue knows.
+
+    Raises:
+        DataError: If there is no such table, or its files are not its rows.
+    """
+    return _Cluster(master, None, workers).find_table(name, **settings)
+
 
 class SparkRun(TableRun):
-    """A run on a cluster; made by `run_on_spark`."""
+    """A run on a cluster; made by `run_on_spark`.
+
+    Attributes:
+        resumed: How many parts were taken from an interrupted run.
+    """
 
     def __init__(
         self,
@@ -157,34 +191,70 @@ class SparkRun(TableRun):
         cluster: _Cluster,
         rng: Random | None,
         memory_bytes: int,
+        work: Path | None,
         on_progress: Progress | None,
     ) -> None:
         super().__init__(plan, rng, on_progress)
-        self._source, self._cluster = source, cluster
+        self._source, self._cluster, self._work = source, cluster, work
+        self.resumed = 0
         most_rows = max(memory_bytes // (2 * BYTES_PER_ROW), FEWEST_ROWS)
         self._parts = cut_anyway(source.groups, plan.interval_ms, most_rows=most_rows)
 
+    def finish(self) -> None:
+        """Take the release log away: call it when the results are where they should be."""
+        if self._work is not None:
+            ReleaseLog(self._work, "").remove()
+
     def _estimate(self) -> list[RoundResult]:
+        log = self._log()
+        answer, left = Answer(), self._parts
+        with nullcontext() if log is None else log:
+            if log is not None and log.parts:
+                answer.part = log.released
+                left = [part for part in left if part.rounds[0] not in answer.part.silent]
+                self.resumed = len(self._parts) - len(left)
+            self._ask(answer, left, log)
+            check_all_read(self._source, answer.part.tally.rows)
+            tally = answer.part.tally
+            self._source.check_some(tally.rows, tally.rows - tally.nulls)
+        results = answer.part.results
+        if self._plan.graph is not None:
+            results = regroup(self._plan.graph, results, answer.reporting)
+        self._sum_up(answer, rounds=len(results))
+        return sorted(results, key=lambda result: result.round or 0)
+
+    def _log(self) -> ReleaseLog | None:
+        if self._work is None:
+            return None
+        spans = [part.rounds for part in self._parts]
+        about = f"{fingerprint(self._plan, self._source, rng=self._rng)} on Spark: {spans}"
+        return ReleaseLog(self._work, hashlib.sha256(about.encode()).hexdigest())
+
+    def _ask(self, answer: Answer, parts: Sequence[Part], log: ReleaseLog | None) -> None:
+        """Take in what comes of parts; with a log a wave of them at a time."""
         steps = Steps(
             Want.RESULTS,
             plan=self._plan,
             key=RunKey.draw_key(self._rng),
             device_bits=self._device_bits,
+            sends_devices=log is not None,
             categories=self._plan.categories,
         )
+        count = len(parts) if log is None else max(_WAVE_PARTS, -(-len(parts) // _MOST_WAVES))
         self._on_progress("sent to Spark", 0.0)
+        if not parts:
+            return
         with self._cluster.opened() as session, in_words(self._cluster.master):
-            answer = _ran(session, self._source, self._parts, steps)
-        self._on_progress("drawn", 1.0)
-        self._take_notes(answer)
-        results = answer.part.results
-        if self._plan.graph is not None:
-            results = regroup(self._plan.graph, results, answer.reporting)
-        check_all_read(self._source, answer.part.tally.rows)
-        tally = answer.part.tally
-        self._source.check_some(tally.rows, tally.rows - tally.nulls)
-        self._sum_up(answer, rounds=len(results))
-        return sorted(results, key=lambda result: result.round or 0)
+            for start in range(0, len(parts), count):
+                wave = list(parts[start : start + count])
+                found = _ran(session, self._source, wave, steps)
+                self._take_notes(found)
+                if log is not None:
+                    # A part is known to be done by its first round.
+                    found.part.silent |= {part.rounds[0] for part in wave}
+                    log.write(found.part)
+                answer.add(found)
+                self._on_progress("drawn", (start + len(wave)) / len(parts))
 
     def _learn(self, feedback: RangeFeedback) -> Iterator[RoundResult]:
         """Run stage by stage: each is a job over the parts that hold its rounds."""
@@ -250,14 +320,14 @@ class SparkRun(TableRun):
                 "all of them in one way, such as 2024-05-31T18:00:00Z."
             )
         self._source.skipped |= answer.skipped
-        self.notes = answer.notes
+        self.notes += [note for note in answer.notes if note not in self.notes]
 
     def _sum_up(self, answer: Answer, *, rounds: int) -> None:
         epsilon = self._plan.randomizer.budgets[-1]
         self.summary = answer.part.devices.summary(
             answer.part.tally, rounds=rounds, epsilon=epsilon, bad_files=self._bad
         )
-        if self._device_bits:
+        if answer.devices:
             # Counted by the executors: only how many there are came back.
             spent = answer.most_reports * epsilon
             self.summary = replace(

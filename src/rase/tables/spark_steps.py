@@ -95,6 +95,8 @@ class Steps:
         key: The key of the run; None likewise.
         device_bits: Devices are counted in this many powers of two of parts; 0 to count them at
             the driver.
+        sends_devices: Whether the driver is sent these counts, and not only how many there are:
+            where it keeps results on the way.
         randomizers: The randomizer of each round that is drawn, where the driver chose it.
         categories: What readings may be, where they are names.
         code: A hash of the driver's code, which the executors must have, too: with other code the
@@ -105,6 +107,7 @@ class Steps:
     plan: RunPlan | None
     key: RunKey | None
     device_bits: int = 0
+    sends_devices: bool = False
     randomizers: Mapping[int, RangeRandomizer] | None = None
     categories: Categories | None = None
     code: str = field(default_factory=code_hash)
@@ -144,6 +147,9 @@ class Steps:
                 total = counts.setdefault(row["number"], DeviceCounts())
                 total.add(PartResult.from_bytes(row["content"]).devices)
         for number, total in counts.items():
+            if self.sends_devices:
+                yield _row(Kind.DEVICES, number, pickle.dumps(total))
+                continue
             spent = 0.0 if total.spent is None else float(total.spent.max(initial=0.0))
             found = [len(total.device), int(total.reports.max(initial=0)), spent]
             yield _row(Kind.DEVICES, number, json.dumps(found).encode())
@@ -259,6 +265,9 @@ class Answer:
                     # Written by an executor, as the code that is running here.
                     answer._take(pickle.loads(row["content"]))  # noqa: S301
                 case Kind.DEVICES:
+                    if not row["content"].startswith(b"["):
+                        answer.part.devices.add(pickle.loads(row["content"]))  # noqa: S301
+                        continue
                     devices, most, spent = json.loads(row["content"])
                     answer.devices += devices
                     answer.most_reports = max(answer.most_reports, most)
@@ -266,6 +275,14 @@ class Answer:
                 case Kind.READING:
                     answer._note(json.loads(row["content"]))
         return answer
+
+    def add(self, other: Answer) -> None:
+        """Take in what came back of other parts."""
+        self.part.add(other.part)
+        self.devices += other.devices
+        self.most_reports = max(self.most_reports, other.most_reports)
+        self.most_epsilon = max(self.most_epsilon, other.most_epsilon)
+        self.reporting |= other.reporting
 
     def _take(self, content: Any) -> None:
         match content:

@@ -11,10 +11,11 @@ from tests.tables.tables import BR, skewed, sorted_by, write_parts
 
 from rase import Robust, RunPlan, SeededRandom
 from rase.cli import main
-from rase.errors import ConfigurationError, DataError
+from rase.errors import ConfigurationError, DataError, StorageUnusable
 from rase.lab.datasets import open_panel
 from rase.lab.experiments.on_spark import SparkCells
 from rase.tables.groups import GraphSettings
+from rase.tables.release_log import PartResult
 from rase.tables.run import run
 from rase.tables.spark import run_on_spark
 
@@ -36,6 +37,76 @@ def test_a_round_in_slices(session: Any, tmp_path: Path, monkeypatch: pytest.Mon
     done = run_on_spark(place, plan_of(), session=session, rng=SeededRandom(3), memory_bytes=1)
     assert list(done) == expected
     assert done.summary == local.summary
+
+
+@pytest.mark.parametrize("seed", [3, None])
+def test_an_interrupted_run_goes_on(
+    seed: int | None, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was drawn before an interruption stays bit by bit, and only the rest is drawn."""
+    monkeypatch.setattr("rase.tables.spark.FEWEST_ROWS", 300)
+    monkeypatch.setattr("rase.tables.parts._USUAL_ROWS", 300)
+    monkeypatch.setattr("rase.tables.spark._WAVE_PARTS", 2)
+    monkeypatch.setattr("rase.tables.spark._MOST_WAVES", 4)
+    place = write_parts(sorted_by(TABLE, "time"), tmp_path / "table", parts=3, row_group=100)
+    work = tmp_path / "out.csv.unfinished"
+
+    def asked(**more: Any) -> Any:
+        rng = None if seed is None else SeededRandom(seed)
+        return run_on_spark(place, plan_of(), session=session, rng=rng, work=work, **more)
+
+    def interrupt(_what: str, share: float) -> None:
+        if share > 0.4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(asked(memory_bytes=1, on_progress=interrupt))
+    held = {
+        result.round: result
+        for path in work.glob("part*.npz")
+        for result in PartResult.from_bytes(path.read_bytes()).results
+    }
+    assert held
+    with pytest.raises(StorageUnusable, match="interrupted run of another plan"):
+        list(run(place, plan_of(), work=work))
+    done = asked(memory_bytes=1)
+    results = list(done)
+    local = run(place, plan_of(), rng=SeededRandom(3))
+    expected = list(local)
+    assert 0 < len(held) < len(results) == len(expected)
+    assert done.resumed > 0
+    assert done.summary.devices == local.summary.devices
+    assert done.summary.most_reports == local.summary.most_reports
+    assert done.summary.rows == local.summary.rows
+    assert all(held.get(one.round, one).alone == one.alone for one in results)
+    assert (results == expected) == (seed is not None)
+    done.finish()
+    assert not work.exists()
+
+
+def test_a_table_of_the_catalogue(session: Any, tmp_path: Path) -> None:
+    """A table by its name gives the bits of its files; what has no such files is refused."""
+    place = write_parts(sorted_by(TABLE, "time"), tmp_path / "a folder", parts=2)
+    expected = list(run(place, plan_of(), rng=SeededRandom(3)))
+    session.sql(f"CREATE TABLE readings USING parquet LOCATION '{place}'")
+    session.sql("CREATE TEMPORARY VIEW some AS SELECT * FROM readings LIMIT 5")
+    session.sql(f"CREATE TABLE lines USING csv LOCATION '{tmp_path}/lines' AS SELECT 1")
+    try:
+        done = run_on_spark(
+            "table:default.readings", plan_of(), session=session, rng=SeededRandom(3)
+        )
+        assert list(done) == expected
+        for name, says in (
+            ("some", "the table some is a view"),
+            ("lines", "the table lines is of csv"),
+            ("none", "has no table none that can be read"),
+            ("a; DROP TABLE readings", "must be table: and a name"),
+        ):
+            with pytest.raises(DataError, match=says):
+                run_on_spark(f"table:{name}", plan_of(), session=session)
+    finally:
+        for name in ("VIEW some", "TABLE readings", "TABLE lines"):
+            session.sql(f"DROP {name}")
 
 
 def test_real_groups_and_truth(session: Any, tmp_path: Path) -> None:

@@ -384,7 +384,7 @@ def parse_rounds(text: str, campaign: Campaign) -> int:
 
 
 def round_of(campaign: Campaign, moment_s: float) -> int:
-    """Return the round of the campaign in which a moment lies."""
+    """Return the round of the campaign that contains a moment."""
     return int(round_number(moment_s, campaign.round_s))
 
 

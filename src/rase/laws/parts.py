@@ -196,7 +196,7 @@ def mixed_up(epsilon: float, steps: int) -> Parts:
 
 
 def window_half(epsilon: float, steps: int) -> int:
-    """Return half of the window that Wang et al. found best, a share exp(-epsilon / 2) of the grid.
+    """Return half of the best window by Wang et al., a share exp(-epsilon / 2) of the grid.
 
     The nearest to it whose number of places has no divisor in common with the steps, because only
     then there are whole weights for every total; on a grid of 2^k steps that is any.
@@ -209,7 +209,7 @@ def window_half(epsilon: float, steps: int) -> int:
 
 
 def square_wave_half(epsilon: float, steps: int) -> int:
-    """Return half of the window at which a report reveals most about its reading, likewise.
+    """Return half of the window that makes a report most informative about its reading.
 
     A share b = (e E - E + 1) / (2 E (E - 1 - e)) of the grid, where e is the budget and E its
     exponential (Li et al. 2020, Eq. 5); 1/2 for the smallest budgets.

@@ -143,7 +143,7 @@ def revoke_devices(database: Database, device_keys: Sequence[str]) -> tuple[str,
         The whole keys.
 
     Raises:
-        LookupError: If a key belongs to no device, or to several; then nothing is revoked.
+        LookupError: If a key is unknown or fits several devices; then nothing is revoked.
     """
     chosen: list[str] = []
     with database.transaction() as transaction:

@@ -90,7 +90,7 @@ def read_reports(body: bytes, *, most: int) -> list[SubmittedReport]:
 
 
 def reply_to(error: RaseError) -> Reply:
-    """Return what a gateway is sent about a report that was refused."""
+    """Return the reply to a gateway about a refused report."""
     match error:
         case HttpProblem():
             retry_s = error.headers.get("Retry-After")

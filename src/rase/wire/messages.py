@@ -214,7 +214,7 @@ def _read_mark(data: bytes) -> Mark:
 
 
 class LabelCount(NamedTuple):
-    """Say how many envelopes of a batch have a label."""
+    """How many envelopes of a batch have a label."""
 
     label: int
     reports: int

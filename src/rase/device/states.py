@@ -10,7 +10,14 @@ from rase.campaign import Campaign
 from rase.domain import OTHER
 from rase.laws.designs import design_for
 
-__all__ = ["drawn_number", "measured_words", "reported", "sent_words", "state_numbers"]
+__all__ = [
+    "drawn_number",
+    "measured_words",
+    "reported",
+    "sent_words",
+    "shown_unit",
+    "state_numbers",
+]
 
 
 def state_numbers(campaign: Campaign, states: Iterable[str]) -> tuple[list[float], int]:
@@ -67,6 +74,11 @@ def measured_words(campaign: Campaign, measured: float) -> str | None:
     if campaign.bounds or not campaign.categories:
         return None
     return campaign.categories[int(measured)]
+
+
+def shown_unit(campaign: Campaign) -> str:
+    """Return the unit of what is shown: a state has none."""
+    return "" if campaign.categories and not campaign.bounds else campaign.unit
 
 
 def sent_words(campaign: Campaign, sent: float) -> str | None:

@@ -1,9 +1,13 @@
 """What the page says when things are not as they should be."""
 
+import html
+import re
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from tests.device.owning import HOURS, Owned, owned
+from tests.device.test_states import of_states
 from tests.promising import with_promise
 
 from rase.campaign import Campaign
@@ -11,6 +15,7 @@ from rase.device.behaviour import Behaviour
 from rase.device.comparison import RoundSeen
 from rase.device.page.payload import example_payload
 from rase.device.page.views import chart
+from rase.device.states import sent_words
 from rase.kernels.entropy import SecureEntropy
 
 
@@ -160,3 +165,34 @@ def test_caps_towards_the_fusion_centre_are_on_the_page(quick_folder: Path) -> N
         assert "; towards the fusion centre at most 0.5 a report and 0.9 in any day." in text
         assert "towards the fusion centre, in any day" in text
         assert "as reports leave it" in text
+
+
+@pytest.mark.parametrize("mechanism", ["randomized-response", "block-design"])
+def test_states_are_shown_by_their_names(quick_folder: Path, mechanism: str) -> None:
+    """What was measured and what was sent, no unit, and the label that the owner agreed to."""
+    campaign = of_states(HOURS, labels=["north"], mechanism=mechanism)
+    with owned(quick_folder, campaign, behaviour=Behaviour(aggregate="last")) as device:
+        device.agent._source = States()
+        device.agent._terms.rules = replace(device.agent._terms.rules, label="north")
+        device.folder.switch(is_on=True)
+        device.run(3.2)
+        page, payload = device.get().text, device.get("payload").text
+    words = re.sub(r"\s+", " ", html.unescape(re.sub("<[^>]+>", " ", page)))
+    assert "Measured now off from 3 readings" in words
+    assert "Measured is power, one of on, off, other; every hour one state" in words
+    assert "You agreed to report as one of 'north'" in words
+    sent = [one.sent for one in device.comparison.rounds if one.sent is not None]
+    assert all((sent_words(campaign, place) or "?") in words for place in sent)
+    assert "<svg" not in page.partition("Measured against sent")[2]
+    assert "Made now from off" in payload
+
+
+class States:
+    """A meter that says a state."""
+
+    def read(self) -> list[str]:
+        """Return it."""
+        return ["off"]
+
+    def close(self) -> None:
+        """Nothing is open."""

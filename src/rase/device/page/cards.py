@@ -10,7 +10,7 @@ from rase.device.comparison import RoundSeen, Trouble
 from rase.device.page.markup import Child, Markup, tag
 from rase.device.page.outlook import of_hundred
 from rase.device.page.owner import Moment
-from rase.device.states import measured_words, sent_words
+from rase.device.states import measured_words, sent_words, shown_unit
 from rase.device.terms import REASONS
 from rase.theme.formatting import duration, each, keep_percent_signs, moment, near, number
 from rase.theme.promises import promises
@@ -87,7 +87,7 @@ def notices(now: Moment) -> Markup | None:
 
 def figures(now: Moment) -> Markup:
     """Return the four figures that are looked at first."""
-    unit = now.campaign.unit if now.campaign else ""
+    unit = shown_unit(now.campaign) if now.campaign else ""
     last = next((one for one in now.rounds if one.sent is not None), None)
     if now.now is None:
         measured = ("–", "no reading in this round yet")
@@ -142,7 +142,7 @@ def comparison_table(now: Moment) -> Markup:
             tag("p", "The first one appears here when it ends."),
             class_="empty",
         )
-    unit = f" ({now.campaign.unit})" if now.campaign.unit else ""
+    unit = f" ({shown_unit(now.campaign)})" if shown_unit(now.campaign) else ""
     round_s = now.campaign.round_s
     form = "%m-%d %H:%M" if round_s % 60 == 0 else "%m-%d %H:%M:%S"
     return _table(

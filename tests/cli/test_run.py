@@ -250,6 +250,9 @@ def test_later_rounds_help_unless_what_was_known_then_is_asked_for(
     assert sum(revised) > 120
     assert now["looked_back"] == {"rounds": 240, "revised": sum(revised)}
     assert "looked_back" not in then
+    assert now["compared"]["is_moving"] is True
+    assert 10 < now["compared"]["spread"] < 20
+    assert now["compared"]["rounds"] == 240
     assert f"later     {sum(revised)} of 240 rounds of tracked were revised" in said
     for over, gain in ((1, 1.5), (6, 1.0)):
         squares = [

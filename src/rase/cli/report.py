@@ -201,6 +201,9 @@ class RunReport:
             "summary": asdict(summary),
             "verdict": verdict,
         }
+        compared = self._compared.verdict()
+        if compared is not None:
+            tail["compared"] = asdict(compared)
         if self._looked_back[0] and self.plan.feedback is None and not self.plan.as_known_then:
             tail["looked_back"] = dict(zip(("rounds", "revised"), self._looked_back, strict=True))
         if self.plan.promise is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rase.counts.deconvolve import deconvolve
-from rase.counts.estimate import Estimate
+from rase.counts.estimate import Estimate, student_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +50,30 @@ class HistogramEstimate:
                 f"shares and standard_errors must hold one number for each of the {bins} bins, "
                 f"got {len(self.shares)} and {len(self.standard_errors)}."
             )
+
+    def intervals(self, level: float = 0.95) -> tuple[tuple[float, float], ...]:
+        """Return the interval of the share of each bin, cut to 0 and 1.
+
+        How often they hold the shares of the readings is measured in docs/explain/accuracy.md,
+        "Shares, quantiles, counts and variances".
+
+        Args:
+            level: The coverage of each by itself, between 0 and 1.
+
+        Raises:
+            ValueError: If the level is none.
+
+        Example:
+            >>> HistogramEstimate((0, 1, 2), (0.9, 0.1), (0.1, 0.1), n=9, method="h").intervals()[1]
+            (0.0, 0.2959963984540054)
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level must be between 0 and 1, got {level}.")
+        reach = student_quantile(level, math.inf)
+        return tuple(
+            (max(share - reach * error, 0.0), min(share + reach * error, 1.0))
+            for share, error in zip(self.shares, self.standard_errors, strict=True)
+        )
 
 
 def histogram(

@@ -46,7 +46,7 @@ def shares_above(counts: Counts, *, randomizer: CategoryRandomizer) -> list[Esti
         >>> response = RandomizedResponse(4.0, Categories(("below 1", "1 to 2", "2 or more")))
         >>> places = response.draw_names(["1 to 2"] * 500 + ["below 1"] * 500, rng=SeededRandom(1))
         >>> [f"{one.value:.2f}" for one in shares_above(Counts.of(places), randomizer=response)]
-        ['0.51', '0.01']
+        ['0.50', '-0.01']
     """
     check_counts(counts, randomizer)
     steps = randomizer.domain.steps

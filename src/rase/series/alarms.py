@@ -149,7 +149,7 @@ def detection_rounds(rule: AlarmRule, shift: float, error: float) -> int | None:
     Example:
         >>> rule = AlarmRule(kind="change", level=0, rounds=24, against=24, round_s=3600)
         >>> detection_rounds(rule, 100.0, 50.0)
-        13
+        14
     """
     if shift <= 0:
         return None

@@ -124,7 +124,7 @@ def _round(folder: Path, fleet: Fleet, count: int) -> Cost:
         spent = cost_of(work)
         with databases[Role.FUSION].snapshot() as transaction:
             found = transaction.execute("SELECT n FROM answers WHERE round = ?", (ROUND,))
-        if found != [(count,)]:
+        if set(found) != {(count,)}:
             raise RuntimeError(f"the round must hold {count} reports, got {found}.")
     return spent
 

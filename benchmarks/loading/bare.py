@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.loading.setting import Fleet, cores
 from rase.wire.keys import Role
-from rase.wire.messages import HEADER_SIZE, Header, inner_info, outer_info
+from rase.wire.messages import HEADER_SIZE, MARK_SIZE, Header, inner_info, outer_info
 from rase.wire.suites import private_key, suite
 
 __all__ = ["Bare"]
@@ -66,8 +66,8 @@ def _hold(fleet: Fleet, wires: list[bytes], roles: tuple[Role, ...]) -> None:
         hpke, secret = suite(key.kem, key.aead), private_key(key.kem, key.secret)
         if role in roles:
             _held.append((hpke, secret, envelopes, infos[role]))
-        # What the shuffler finds begins with the number of the fusion centre's key.
-        envelopes = [hpke.decrypt(one, secret, infos[role])[1:] for one in envelopes]
+        # What the shuffler finds begins with the mark.
+        envelopes = [hpke.decrypt(one, secret, infos[role])[MARK_SIZE:] for one in envelopes]
 
 
 def _decrypt_all() -> None:

@@ -206,3 +206,9 @@ def test_old_tokens_are_erased(issues: Issues) -> None:
     assert [window.left for window in ledger.token_windows()] == [1]
     world.run(agent, 5 * CAMPAIGN.round_s)
     assert ledger.token_windows() == []
+
+
+def test_a_device_that_is_switched_off_asks_for_nothing(issues: Issues) -> None:
+    """Nothing leaves it, no request for tokens either."""
+    issues.world.run(issues.agent(is_off=lambda: True), 3 * CAMPAIGN.round_s)
+    assert issues.asked == []

@@ -188,7 +188,7 @@ class Agent:
 
     def _fetch_tokens(self) -> None:
         """Look for new token windows as often as for keysets, and fetch the tokens that are due."""
-        if self._tokens is None:
+        if self._tokens is None or self._is_off():
             return
         try:
             if self._clock.monotonic_s() >= self._tokens_at_s:

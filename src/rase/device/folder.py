@@ -201,6 +201,8 @@ class DeviceFolder:
                     )
                     # Closing a round overwrites its noisy value; the entry stays.
                     ledger.close_rounds(last_s + 1)
+                    for window in ledger.token_windows():
+                        ledger.drop_tokens(window.campaign, window.last_round + 1)
             for file in (
                 self.credential_file,
                 self.key_file,

@@ -153,9 +153,11 @@ def revoke_devices(database: Database, device_keys: Sequence[str]) -> tuple[str,
         for asked in device_keys:
             found = [key for key in known if asked and key.startswith(asked.lower())]
             if len(found) != 1:
-                reason = "is certified" if not found else "of several is meant"
-                word = "no device" if not found else "which"
-                raise LookupError(f"{word} {reason} by {asked!r}; nothing was revoked.")
+                count = "no" if not found else "more than one"
+                raise LookupError(
+                    f"{count} certified device has a key that begins with {asked!r}; nothing was "
+                    "revoked."
+                )
             chosen += found
         transaction.execute_many(
             "UPDATE device SET is_revoked = 1 WHERE device_key = ?",

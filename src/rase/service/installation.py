@@ -197,7 +197,9 @@ class Plan:
             except ValueError as error:
                 mistakes.append(f"{name} {error}")
         if not mistakes and self.shuffler_url in (self.fusion_url, self.registrar_url):
-            mistakes.append("--shuffler-url and --fusion-url must be different.")
+            mistakes.append(
+                "--shuffler-url must be different from --fusion-url and --registrar-url."
+            )
         if mistakes:
             raise ConfigurationError(mistakes)
 

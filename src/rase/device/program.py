@@ -28,6 +28,7 @@ from rase.transport.interface import Transport
 
 if TYPE_CHECKING:
     from rase.accounting.ledger import Ledger
+    from rase.device.comparison import Comparison
     from rase.device.page.owner import Owner
     from rase.device.page.server import OwnerPage
     from rase.device.tokens import TokenFetcher
@@ -130,16 +131,8 @@ def run_device(
             )
             journal.note("started", campaign=settings.campaign)
             if port is not None and comparison is not None:
-                from rase.device.page.owner import Owner
-
-                owner = Owner(
-                    folder=folder,
-                    settings=settings,
-                    terms=terms,
-                    comparison=comparison,
-                    clock=clock,
-                    entropy=SecureEntropy(),
-                    has_turn=behaviour.has_turn,
+                owner = _owner_of(
+                    settings, folder, terms, comparison, clock=clock, behaviour=behaviour
                 )
                 # Off until it is switched on there; without a page, starting this is the switch.
                 folder.keep_off_unless_said()
@@ -155,6 +148,28 @@ def run_device(
             folder.forget(settings)
             page.is_forgotten.set()
         journal.note("stopped")
+
+
+def _owner_of(
+    settings: DeviceSettings,
+    folder: DeviceFolder,
+    terms: Terms,
+    comparison: "Comparison",
+    *,
+    clock: Clock,
+    behaviour: Behaviour,
+) -> "Owner":
+    from rase.device.page.owner import Owner
+
+    return Owner(
+        folder=folder,
+        settings=settings,
+        terms=terms,
+        comparison=comparison,
+        clock=clock,
+        entropy=SecureEntropy(),
+        has_turn=behaviour.has_turn,
+    )
 
 
 def _work(

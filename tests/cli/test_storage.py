@@ -72,7 +72,7 @@ def test_settings_without_a_server_are_refused(run: Run, tmp_path: Path) -> None
     for text, words in [
         (None, "No such file"),
         ("a = [", "not TOML"),
-        ("[device]", "[shuffler] or [fusion]"),
+        ("[device]", "[shuffler], [fusion] or [registrar]"),
     ]:
         path = tmp_path / "rase.toml"
         if text is not None:
@@ -129,6 +129,28 @@ def test_copy_in_json(run: Run, config: Path, postgres: "PostgresServer") -> Non
     assert (code, document["schema"]) == (0, "rase/storage-copy/1")
     assert document["target"] == str(target)
     assert {len(table["digest"]) for table in document["copied"][0]["tables"]} == {64}
+
+
+def test_a_registrar_moves_to_postgres(
+    run: Run, tmp_path: Path, postgres: "PostgresServer"
+) -> None:
+    """Migrate makes its tables; approvals made before are there after; its file is done with."""
+    options = ("--range", 0, 10, "--epsilon", 1, "--registrar-url", "http://127.0.0.1:8704")
+    assert run("init", tmp_path / "i", *options)[0] == 0
+    config = tmp_path / "i/registrar/rase.toml"
+    code, out, _ = run("migrate", "--config", config)
+    assert (code, "registrar" in out, "applied 0001_first.sql" in out) == (0, True, True)
+    run("registrar", "approve", "--config", config, "--count", 3)
+    secret = config.parent / "address"
+    secret.write_text(postgres.new_database().url)
+    code, out, _ = run("storage", "copy", "--config", config, "--to-file", secret)
+    assert (code, "registrar approval: 3 rows" in out) == (0, True)
+    code, _, err = run("registrar", "devices", "--config", config)
+    assert (code, "copied from here" in err) == (3, True)
+    config.write_text(
+        config.read_text().replace('database = "registrar.db"', 'database_file = "address"')
+    )
+    assert run("registrar", "devices", "--config", config)[0] == 0
 
 
 def test_doctor_tells_of_a_database_that_does_not_answer(run: Run, config: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.programs import find
 
 from rase.cli import main
+from rase.registrar.devices import certify_list, known_devices
 from rase.storage.opening import open_database
 from rase.storage.sqlite import open_sqlite
 
@@ -29,12 +30,40 @@ def test_the_copy_of_the_page_is_for_its_owner_only(tmp_path: Path) -> None:
     with closing(open_sqlite(fusion / "fusion.db", migrations="fusion")) as database:
         with database.transaction():
             pass
-        folder = followed(tmp_path, "rase storage backup", {"/etc/rase/fusion": str(fusion)})
+        folder = followed(tmp_path, "fusion-copy.db\n", {"/etc/rase/fusion": str(fusion)})
     made = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
     assert made == {"fusion-copy.db": 0o600}
     with closing(sqlite3.connect(folder / "fusion-copy.db")) as copied:
         tables = {name for (name,) in copied.execute("SELECT name FROM sqlite_master")}
     assert {"answers", "subscribers"} <= tables
+
+
+def test_a_registrars_copy_is_whole_and_for_its_owner_only(tmp_path: Path) -> None:
+    """It knows the certified devices, and a registrar goes on with it."""
+    own = tmp_path / "ours/registrar"
+    options = ("--range", "0", "10", "--epsilon", "1", "--registrar-url", "http://127.0.0.1:8704")
+    assert main(["init", str(tmp_path / "ours"), *options]) == 0
+    with closing(open_sqlite(own / "registrar.db", migrations="registrar")) as database:
+        certify_list(database, [bytes(32)], secret=bytes(32))
+        folder = followed(tmp_path, "registrar-copy.db", {"/etc/rase/registrar": str(own)})
+    made = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert made == {"registrar-copy.db": 0o600}
+    with closing(open_sqlite(folder / "registrar-copy.db", migrations="registrar")) as copied:
+        assert [one.device_key for one in known_devices(copied)] == ["00" * 32]
+
+
+def test_settings_of_two_servers_are_not_guessed_about(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which of the two is meant must be said; nothing is copied."""
+    options = ("--range", "0", "10", "--epsilon", "1", "--registrar-url", "http://127.0.0.1:8704")
+    assert main(["init", str(tmp_path / "ours"), *options]) == 0
+    settings = tmp_path / "ours/fusion/rase.toml"
+    own = (tmp_path / "ours/registrar/rase.toml").read_text("utf-8")
+    settings.write_text(settings.read_text("utf-8") + own, "utf-8")
+    assert main(["storage", "backup", "--config", str(settings), str(tmp_path / "x")]) == 3
+    assert "one of [fusion] and [registrar], got both" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.needs("pg_dump")

@@ -177,13 +177,13 @@ def token_of(token_file: Path | None) -> str:
 
 
 def server_config(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the option that names the settings file of either server."""
+    """Add the option that names the settings file of a server."""
     return click.option(
         "--config",
         type=click.Path(path_type=Path),
         default=Path("rase.toml"),
         show_default=True,
-        help="Settings file; its sections [shuffler] and [fusion] are read.",
+        help="Settings file; its sections [shuffler], [fusion] and [registrar] are read.",
     )(function)
 
 
@@ -194,6 +194,7 @@ def server_databases(config: Path) -> "dict[str, DatabaseAddress]":
         ConfigurationError: With all that is wrong with the settings.
     """
     from rase.fusion.settings import FusionSettings
+    from rase.registrar.settings import RegistrarSettings
     from rase.service.settings import load_settings
     from rase.shuffler.settings import ShufflerSettings
     from rase.toml import parse_toml
@@ -209,6 +210,10 @@ def server_databases(config: Path) -> "dict[str, DatabaseAddress]":
         found["shuffler"] = load_settings(ShufflerSettings, "shuffler", path=config).database
     if "fusion" in sections:
         found["fusion"] = load_settings(FusionSettings, "fusion", path=config).database
+    if "registrar" in sections:
+        found["registrar"] = load_settings(RegistrarSettings, "registrar", path=config).database
     if not found:
-        raise ConfigurationError([f"{config} must have a section [shuffler] or [fusion]."])
+        raise ConfigurationError(
+            [f"{config} must have a section [shuffler], [fusion] or [registrar]."]
+        )
     return found

@@ -69,22 +69,30 @@ def copy(config: Path, url: str | None, to_file: Path | None, as_json: bool) -> 
 @server_config
 @click.argument("target", type=click.Path(path_type=Path))
 def backup(config: Path, target: Path) -> None:
-    """Copy the fusion centre's SQLite file into the new file TARGET, while the server runs.
+    """Copy the SQLite file of a fusion centre or registrar into the new file TARGET while it runs.
 
-    Only its owner can read the copy (mode 0600). The shuffler's database is not copied: until a
-    round closes it says who reported, and a copy keeps what the shuffler erases.
+    Only its owner can read the copy (mode 0600); a registrar's holds private keys. The shuffler's
+    database is not copied: until a round closes it says who reported, and a copy keeps what the
+    shuffler erases.
     """
     from rase.storage.backup import back_up
 
-    address = server_databases(config).get("fusion")
-    if address is None:
+    found = [one for one in server_databases(config).items() if one[0] != "shuffler"]
+    if not found:
         problem = (
-            f"{config} must have a section [fusion]; a shuffler's database is not backed up, "
-            "because it says who reported in rounds that are open."
+            f"{config} must have a section [fusion] or [registrar]; a shuffler's database is not "
+            "backed up, because it says who reported in rounds that are open."
         )
         raise ConfigurationError([problem])
+    if len(found) > 1:
+        problem = (
+            f"{config} must have one of [fusion] and [registrar], got both; give each a file of "
+            "settings."
+        )
+        raise ConfigurationError([problem])
+    ((role, address),) = found
     if not isinstance(address, Path):
-        raise ConfigurationError([f"fusion.database must be a file, got {address}; use pg_dump."])
+        raise ConfigurationError([f"{role}.database must be a file, got {address}; use pg_dump."])
     back_up(address, target)
     click.echo(f"{target}: a copy of {address}, for its owner only.", err=True)
 

@@ -45,7 +45,7 @@ def copy_database(source: SqliteDatabase, target: Database, *, role: str) -> lis
     Args:
         source: The database of a server that does not run.
         target: A database of the same role and form.
-        role: "shuffler" or "fusion".
+        role: "shuffler", "fusion" or "registrar".
 
     Returns:
         Every table with what it holds.

@@ -17,7 +17,7 @@ def open_database(address: DatabaseAddress, *, migrations: str) -> Database:
 
     Args:
         address: A file of SQLite, or a database of PostgreSQL.
-        migrations: Whose database it is: "shuffler" or "fusion".
+        migrations: Whose database it is: "shuffler", "fusion" or "registrar".
 
     Raises:
         StorageUnusable: If the database is damaged, foreign, of a newer release, or not opened.

@@ -89,6 +89,8 @@ COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
         "streams_failed": "Event streams that failed.",
         "connections_refused": _REFUSED,
         "connections_slow": _SLOW,
+        "alarms_delivered": "Changes of alarms that were delivered.",
+        "alarms_failed": "Failed attempts to look at alarms or to deliver one.",
         "estimates_published": "Estimates published to the broker.",
         "broker_connections": "Connections made to the broker.",
         "problems": "Refusals, by problem.",

@@ -51,7 +51,11 @@ _CLOCK_PROBLEM_S: Final = 60.0
 _DISK_WARNING: Final = 1 << 30
 _DISK_PROBLEM: Final = 100 << 20
 _EXPIRY_WARNING_S: Final = 14 * 86400
-_NAMES: Final = {Role.SHUFFLER: "shuffler", Role.FUSION: "fusion centre"}
+_NAMES: Final[Mapping[str, str]] = {
+    Role.SHUFFLER: "shuffler",
+    Role.FUSION: "fusion centre",
+    "registrar": "registrar",
+}
 
 
 class Level(StrEnum):
@@ -262,7 +266,7 @@ def check_disk(where: str, folder: Path) -> Finding:
 
 
 def check_peer(
-    where: str, role: Role, url: str, *, clock: Clock, tls: ssl.SSLContext | None = None
+    where: str, role: str, url: str, *, clock: Clock, tls: ssl.SSLContext | None = None
 ) -> list[Finding]:
     """Check that a server answers, and that its clock goes as ours does."""
     try:
@@ -280,7 +284,7 @@ def check_peer(
     ]
 
 
-def check_clock(where: str, role: Role, date: str | None, *, now_s: float) -> Finding:
+def check_clock(where: str, role: str, date: str | None, *, now_s: float) -> Finding:
     """Check our clock against the Date header of a server, which knows whole seconds only."""
     try:
         theirs_s = parsedate_to_datetime(date or "").timestamp()

@@ -17,6 +17,8 @@ from rase.cli.doctor.broker import (
     examine_home_broker,
     examine_server_broker,
 )
+from rase.cli.doctor.registrar import check_registrar, examine_registrar
+from rase.cli.doctor.servers import SERVER_FILE, fetch, own_server, server_settings
 from rase.clock import Clock, SystemClock
 from rase.errors import ConfigurationError, RaseError, StorageError, WireError
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from rase.device.folder import DeviceFolder
-    from rase.service.doctor import Fetched, Finding
+    from rase.service.doctor import Finding
     from rase.storage.interface import Transaction
     from rase.wire.keys import Role
     from rase.wire.signed import PinnedKeys
@@ -33,7 +35,6 @@ __all__ = ["Unwell", "command", "examine", "examine_work"]
 
 _DEVICE_FILE = "device.toml"
 _DEVICE_KEY_FILES = ("device.key", "credential", _DEVICE_FILE)
-_SERVER_FILE = "rase.toml"
 
 
 class Unwell(RaseError):
@@ -97,29 +98,36 @@ def examine(folder: Path, clock: Clock) -> "list[Finding]":
         role = _role_of(place)
         if role is not None:
             findings += _examine_server(place, role, servers, clock)
-        elif (place / _DEVICE_FILE).exists():
+        if "registrar" in _sections_of(place):
+            findings += examine_registrar(place, servers, clock)
+        elif role is None and (place / _DEVICE_FILE).exists():
             findings += _examine_device(place, clock)
     if not findings:
         raise ConfigurationError(
-            [f"{folder} must hold {_SERVER_FILE} or {_DEVICE_FILE}, or folders that do."]
+            [f"{folder} must hold {SERVER_FILE} or {_DEVICE_FILE}, or folders that do."]
         )
     return findings
 
 
 def _role_of(place: Path) -> "Role | None":
-    from rase.toml import parse_toml
     from rase.wire.keys import Role
 
+    sections = _sections_of(place)
+    return next((role for role in Role if role in sections), None)
+
+
+def _sections_of(place: Path) -> Mapping[str, Any]:
+    from rase.toml import parse_toml
+
     try:
-        text = (place / _SERVER_FILE).read_text("utf-8")
+        text = (place / SERVER_FILE).read_text("utf-8")
     except (OSError, UnicodeDecodeError):
-        return None
+        return {}
     try:
-        tables: Mapping[str, Any] = parse_toml(text)
+        return parse_toml(text)
     except ValueError:
         # A broken file is reported by whoever loads it; its folder's name says whose it is.
-        tables = {place.name: {}}
-    return next((role for role in Role if role in tables), None)
+        return {place.name: {}}
 
 
 def _examine_server(
@@ -132,10 +140,10 @@ def _examine_server(
     where, now_s = str(place), clock.now_s()
     findings = [doctor.check_disk(where, place)]
     try:
-        settings = _server_settings(place, role)
+        settings = server_settings(place, role)
     except ConfigurationError as error:
         return findings + doctor.findings_of(where, "settings", error.mistakes, "")
-    findings += doctor.findings_of(where, "settings", (), f"{_SERVER_FILE} can be used.")
+    findings += doctor.findings_of(where, "settings", (), f"{SERVER_FILE} can be used.")
     peer = Role.FUSION if role is Role.SHUFFLER else Role.SHUFFLER
     finding, signing = doctor.check_signing_key(where, settings.signing_key_file, role)
     findings.append(finding)
@@ -166,7 +174,7 @@ def _examine_server(
     url = getattr(settings, f"{peer}_url")
     found = doctor.check_peer(where, peer, url, clock=clock)
     findings += found
-    findings.append(_own_server(where, role, settings))
+    findings.append(own_server(where, role, settings))
     findings += examine_work(where, role, settings, clock)
     findings += examine_server_broker(where, role, settings, pinned)
     if role is Role.FUSION:
@@ -174,39 +182,6 @@ def _examine_server(
         if len(found) > 1 and pinned is not None:
             findings += _published_keyset(where, place, url, pinned)
     return findings
-
-
-def _own_server(where: str, role: "Role", settings: Any) -> "Finding":
-    from rase.service import doctor
-
-    # A server on all addresses is on this one, too.
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)  # noqa: S104
-    url = f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
-    answer = _fetch(url, "/readyz")
-    if answer is None:
-        text = f"does not run at {url}: rase {role} run --config {where}/{_SERVER_FILE}."
-        return doctor.Finding(where, "server", doctor.Level.WARNING, text)
-    reasons = " ".join(answer.body.decode("utf-8", "replace").splitlines()[1:])
-    if answer.status != 200:
-        text = f"runs at {url}, but is not ready: {reasons or 'look at its log.'}"
-        return doctor.Finding(where, "server", doctor.Level.WARNING, text)
-    if reasons:
-        text = f"runs at {url} and is ready, but: {reasons}"
-        return doctor.Finding(where, "server", doctor.Level.WARNING, text)
-    return doctor.Finding(where, "server", doctor.Level.OK, f"runs at {url} and is ready.")
-
-
-def _server_settings(place: Path, role: "Role") -> Any:
-    from rase.service.settings import load_settings
-    from rase.wire.keys import Role
-
-    if role is Role.SHUFFLER:
-        from rase.shuffler.settings import ShufflerSettings
-
-        return load_settings(ShufflerSettings, role, path=place / _SERVER_FILE)
-    from rase.fusion.settings import FusionSettings
-
-    return load_settings(FusionSettings, role, path=place / _SERVER_FILE)
 
 
 def _read_pinned(text: str, peer: "Role", signing: Any) -> "PinnedKeys | None":
@@ -263,7 +238,7 @@ def _published_keyset(where: str, place: Path, url: str, pinned: "PinnedKeys") -
     from rase.service.keyring import KEYSET_FILE, read_keyset
     from rase.wire.signed import SignedKeyset
 
-    answer = _fetch(url, "/v1/keyset")
+    answer = fetch(url, "/v1/keyset")
     if answer is None or answer.status != 200:
         text = "no keyset is published yet: rase fusion publish-keys."
         return [doctor.Finding(where, "keyset", doctor.Level.WARNING, text, is_network=True)]
@@ -313,6 +288,7 @@ def _examine_device(place: Path, clock: Clock) -> "list[Finding]":
     findings += examine_home_broker(where, place, settings)
     found = doctor.check_peer(where, Role.SHUFFLER, settings.shuffler, clock=clock, tls=tls)
     findings += found
+    findings += check_registrar(where, place, settings, clock)
     if len(found) > 1:
         findings += _terms(where, folder, settings, tls, clock=clock)
     return findings
@@ -366,7 +342,7 @@ def _terms(
         ("campaign", f"/v1/campaigns/{settings.campaign}/versions", offer_versions),
     )
     for check, path, offer in offers:
-        answer = _fetch(settings.shuffler, path, tls=tls)
+        answer = fetch(settings.shuffler, path, tls=tls)
         if answer is None or answer.status != 200:
             text = f"the shuffler has no {check} {'' if check == 'keyset' else settings.campaign}"
             text = f"{text.rstrip()} yet; its operator and the fusion centre's publish it."
@@ -379,17 +355,6 @@ def _terms(
                 text, level = f"this device refuses it: {error}", doctor.Level.PROBLEM
         findings.append(doctor.Finding(where, check, level, text))
     return findings
-
-
-def _fetch(url: str, path: str, tls: "SSLContext | None" = None) -> "Fetched | None":
-    from http.client import HTTPException
-
-    from rase.service import doctor
-
-    try:
-        return doctor.fetch(url, path, tls=tls)
-    except (OSError, HTTPException):
-        return None
 
 
 def examine_work(where: str, role: "Role", settings: Any, clock: Clock) -> "list[Finding]":

@@ -71,13 +71,14 @@ def proxied(text: str, folder: Path) -> Iterator[str]:
             process.wait(PATIENCE_S)
 
 
-@pytest.mark.parametrize("role", ["shuffler", "fusion"])
+@pytest.mark.parametrize("role", ["shuffler", "fusion", "registrar"])
 def test_the_example_passes_requests_on_and_nothing_else(role: str, tmp_path: Path) -> None:
-    """The shuffler never learns a device's address; nobody gets metrics, and nothing is logged."""
-    shuffler, fusion = EXAMPLE.split("# On the fusion centre's machine", 1)
-    text = shuffler
-    if role == "fusion":
-        text = "\n".join(line.removeprefix("# ") for line in fusion.split("\n")[1:])
+    """No server that devices ask learns their address; nobody gets metrics, nothing is logged."""
+    shuffler, others = EXAMPLE.split("# On the fusion centre's machine", 1)
+    fusion, registrar = others.split("# A registrar likewise", 1)
+    text = {"shuffler": shuffler, "fusion": fusion, "registrar": registrar}[role]
+    if role != "shuffler":
+        text = "\n".join(line.removeprefix("# ") for line in text.split("\n")[1:])
     with behind() as (port, seen):
         text, count = re.subn(
             r"reverse_proxy 127\.0\.0\.1:\d+", f"reverse_proxy 127.0.0.1:{port}", text
@@ -90,7 +91,7 @@ def test_the_example_passes_requests_on_and_nothing_else(role: str, tmp_path: Pa
             with pytest.raises(HTTPError, match="404"):
                 urlopen(f"{url}/metrics", timeout=PATIENCE_S)  # noqa: S310 - an address of our own
     (headers,) = seen
-    if role == "shuffler":
+    if role != "fusion":
         assert not {"X-Forwarded-For", "X-Real-Ip", "Forwarded"} & set(headers)
         assert "192.0.2.7" not in str(headers)
     assert "/v1/reports" not in (tmp_path / "caddy.log").read_text()

@@ -33,7 +33,13 @@ from rase.wire.frames import MAX_POLICY_BYTES
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
-PORTS = {"shuffler": "8701", "fusion": "8702", "closer": "8703", "broker": "8883"}
+PORTS = {
+    "shuffler": "8701",
+    "fusion": "8702",
+    "closer": "8703",
+    "registrar": "8704",
+    "broker": "8883",
+}
 ANSWER = set(Answer.__dataclass_fields__)
 
 
@@ -247,6 +253,15 @@ def test_fusion_settings_are_read(name: str) -> None:
     assert str(settings.port) == PORTS["fusion"]
 
 
+@pytest.mark.parametrize("name", ["registrar-minimal", "registrar-full"])
+def test_registrar_settings_are_read(name: str) -> None:
+    """The files are accepted as they are."""
+    settings = load_settings(
+        RegistrarSettings, "registrar", path=DEPLOY / f"config/{name}.toml", environment={}
+    )
+    assert str(settings.port) == PORTS["registrar"]
+
+
 @pytest.mark.parametrize(
     ("name", "model"),
     [
@@ -287,13 +302,16 @@ def test_device_settings_name_everything() -> None:
 
 
 def test_compose_starts_what_exists() -> None:
-    """Both servers and the broker have commands, files and ports that agree."""
+    """All servers and the broker have commands, files and ports that agree."""
     services = parse_yaml((DEPLOY / "compose/compose.yaml").read_text())["services"]
-    for name, role in (("intake", "shuffler"), ("closer", "shuffler"), ("fusion", "fusion")):
+    roles = {"intake": "shuffler", "closer": "shuffler", "fusion": "fusion"}
+    for name, role in {**roles, "registrar": "registrar"}.items():
         service = services[name]
         check_command(service["command"])
         assert service["command"][0] == role
-        assert role == "fusion" or service["command"][2:4] == ["--part", name]
+        assert role != "shuffler" or service["command"][2:4] == ["--part", name]
+        assert service["build"]["target"] == role
+        assert [mount.rpartition("}")[2] for mount in service["volumes"]] == [f"/{role}:/etc/rase"]
         assert service["network_mode"] == "host"
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
@@ -304,6 +322,8 @@ def test_compose_starts_what_exists() -> None:
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert "privileged" not in service
         assert "cap_add" not in service
+    # Only who made its folder starts it.
+    assert services["registrar"]["profiles"] == ["registrar"]
     assert services["broker"]["ports"] == [f"{PORTS['broker']}:{PORTS['broker']}"]
     text = (DEPLOY / "compose/Dockerfile").read_text()
     assert "--require-hashes -r /src/requirements/server.txt" in text
@@ -324,13 +344,14 @@ def test_ports_agree() -> None:
     assert f"proxy_pass http://127.0.0.1:{PORTS['shuffler']};" in nginx
     assert nginx.count("{") == nginx.count("}")
     caddy = (DEPLOY / "proxy/Caddyfile").read_text()
-    for port in (PORTS["shuffler"], PORTS["fusion"]):
+    for port in (PORTS["shuffler"], PORTS["fusion"], PORTS["registrar"]):
         assert f"reverse_proxy 127.0.0.1:{port}" in caddy
     scraped = parse_yaml((DEPLOY / "prometheus/prometheus.yml").read_text())["scrape_configs"]
     targets = {job["job_name"]: job["static_configs"][0]["targets"] for job in scraped}
     assert targets == {
         "rase-shuffler": [f"127.0.0.1:{PORTS['shuffler']}", f"127.0.0.1:{PORTS['closer']}"],
         "rase-fusion": [f"127.0.0.1:{PORTS['fusion']}"],
+        "rase-registrar": [f"127.0.0.1:{PORTS['registrar']}"],
     }
     full = tomllib.loads((DEPLOY / "config/shuffler-full.toml").read_text())["shuffler"]
     assert str(full["closer_metrics_port"]) == PORTS["closer"]

@@ -57,9 +57,10 @@ def test_no_key_is_among_the_files_of_the_image(
     # As the page says, and where somebody might put it instead.
     for folder in (named, clone / "deploy/compose/installed", clone / "src/ours", clone / "ours"):
         words = shlex.split(typed.replace("$RASE_INSTALLED", str(folder)))
-        assert main(words[1:]) == 0
+        assert main([*words[1:], "--registrar-url", "http://127.0.0.1:8704"]) == 0
         keys = sorted(folder.rglob("*.key"))
-        assert len(keys) >= 4
+        assert len(keys) >= 5
+        assert folder / "registrar/keys/signing.key" in keys
         secrets |= {key.read_bytes().strip() for key in keys}
     sent = context(clone)
     assert sent
@@ -120,7 +121,7 @@ def test_images_are_pinned_not_root_and_say_how_they_are() -> None:
     server = text.split(" AS server\n")[1].split("\nFROM ")[0]
     assert re.search(r"^USER [1-9]\d*$", server, re.MULTILINE)
     assert re.search(r"^HEALTHCHECK --interval.*HEALTH_URL", server, re.MULTILINE | re.DOTALL)
-    assert {"shuffler", "fusion", "demo"} <= set(TARGETS)
+    assert {"shuffler", "fusion", "registrar", "demo"} <= set(TARGETS)
     for name in set(TARGETS) - {"demo"}:
         stage = text.split(f"FROM server AS {name}\n")[1].split("\nFROM ")[0]
         assert "HEALTHCHECK" not in stage
@@ -128,7 +129,7 @@ def test_images_are_pinned_not_root_and_say_how_they_are() -> None:
             r"^ENV HEALTH_URL=http://127\.0\.0\.1:87\d\d/healthz$", stage, re.MULTILINE
         )
         assert f'CMD ["{name}", "run", "--config", "/etc/rase/rase.toml"]' in stage
-    for name, port in {"shuffler": 8701, "fusion": 8702}.items():
+    for name, port in {"shuffler": 8701, "fusion": 8702, "registrar": 8704}.items():
         assert f"HEALTH_URL=http://127.0.0.1:{port}/healthz" in text
         assert f"target: {name}" in COMPOSE.split("services:")[1]
 

@@ -14,7 +14,7 @@ from rase.wire.private_files import read_private
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy/kubernetes"
-FILES = ("shuffler.yaml", "fusion.yaml")
+FILES = ("shuffler.yaml", "fusion.yaml", "registrar.yaml")
 
 
 def deployments() -> dict[str, str]:
@@ -27,7 +27,7 @@ def deployments() -> dict[str, str]:
     }
 
 
-@each_case("name", ["shuffler-intake", "shuffler-closer", "fusion"])
+@each_case("name", ["shuffler-intake", "shuffler-closer", "fusion", "registrar"])
 def test_a_server_gets_only_what_it_needs(name: str) -> None:
     """Not root, nothing to write to, no rights, no account of the cluster."""
     text = deployments()[name]
@@ -42,20 +42,21 @@ def test_a_server_gets_only_what_it_needs(name: str) -> None:
 
 
 def test_the_part_that_the_network_reaches_has_no_key() -> None:
-    """The intake mounts no secret of keys; closer and fusion centre do, and nobody reaches one."""
+    """The intake mounts no secret of keys; each server that signs does, its own alone."""
     found = deployments()
     assert "secretName" not in found["shuffler-intake"]
     assert "/etc/rase/keys" not in found["shuffler-intake"]
     assert "secretName: shuffler-keys" in found["shuffler-closer"]
     assert "containerPort" not in found["shuffler-closer"]
-    assert "secretName: fusion-keys" in found["fusion"]
+    for name in ("fusion", "registrar"):
+        assert re.findall("secretName: (.*)", found[name]) == [f"{name}-keys"]
     for name in FILES:
         text = (FOLDER / name).read_text("utf-8")
         assert "kind: Secret" not in text
         assert "kind: NetworkPolicy" in text
 
 
-@pytest.mark.parametrize("name", ["shuffler-closer", "fusion"])
+@pytest.mark.parametrize("name", ["shuffler-closer", "fusion", "registrar"])
 def test_keys_arrive_as_files_of_the_server(name: str, tmp_path: Path) -> None:
     """The first container copies what Kubernetes mounts by links into files for the owner only."""
     (script,) = re.findall(r'"-euc", "(.*?)"\]', deployments()[name])

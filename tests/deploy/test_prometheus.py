@@ -27,6 +27,8 @@ CALM = {
     'rase_shuffler_problems_total{problem="unavailable"}': f"0x{MINUTES}",
     'rase_shuffler_problems_total{problem="late"}': f"0+1x{MINUTES}",
     "rase_shuffler_backlog_seconds": f"43200x{MINUTES}",
+    # A restart of the shuffler.
+    "rase_registrar_upkeep_failed_total": f"0x{MINUTES - 60} 2x59",
 }
 TROUBLE = {
     "RaseNoFinalRound": (0, f"3x{MINUTES}"),
@@ -37,6 +39,7 @@ TROUBLE = {
     "RaseCloserDies": (5, f"0+1x{MINUTES}"),
     "RaseRoundBelowK": (6, f"0x{MINUTES - 60} 1x59"),
     "RaseUnavailable": (7, f"0+1x{MINUTES}"),
+    "RaseTokenKeysLate": (10, f"0+1x{MINUTES}"),
 }
 
 

@@ -130,7 +130,7 @@ def test_every_counter_of_the_source_is_known() -> None:
     """What the servers count is in the list, so that it is told from the start and documented."""
     known = {name for counters in COUNTERS.values() for name in counters}
     counted = set()
-    for folder in ("service", "shuffler", "fusion"):
+    for folder in ("service", "shuffler", "fusion", "registrar"):
         for path in (ROOT / "src/rase" / folder).glob("*.py"):
             counted |= set(re.findall(r'telemetry\.count\(f?"([^"]+)"', path.read_text()))
     counted = {name for name in counted if not name.startswith("problem_")}

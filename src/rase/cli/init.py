@@ -200,7 +200,12 @@ def command(folder: Path, **options: Any) -> None:
         )
 
     made = install(folder, plan, now_s=now_s, device_text=device_text, device_file="device.toml")
-    click.echo(f"made {folder}: shuffler, fusion, device; keys are for you only (0600).", err=True)
+    parts = (
+        "shuffler, fusion, device"
+        if made.registrar is None
+        else "shuffler, fusion, registrar, device"
+    )
+    click.echo(f"made {folder}: {parts}; keys are for you only (0600).", err=True)
     for keys in made.public:
         click.echo(f"{keys.role:<9} signs with {fingerprint(keys.signing_key)}", err=True)
     if made.registrar is not None:

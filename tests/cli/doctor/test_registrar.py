@@ -84,7 +84,7 @@ def world(
     folder = tmp_path / "ours"
     options = ("--range", "0", "1", "--epsilon", "1", "--registrar-url", "http://127.0.0.1:8704")
     assert main(["init", str(folder), *options]) == 0
-    capsys.readouterr()
+    assert f"made {folder}: shuffler, fusion, registrar, device;" in capsys.readouterr().err
     made = World(folder)
     monkeypatch.setattr(doctor, "fetch", made.fetch)
     return made

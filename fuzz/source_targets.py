@@ -85,6 +85,7 @@ class _Heard(MqttSource):
         self._waiting = list(messages)
         self._path = path
         self._scale = 1.0
+        self._states = None
         self._trouble = None
         self._lock = _LOCK
 

@@ -52,8 +52,8 @@ def test_lists_are_derived() -> None:
     of_categories = mechanisms_of(Categories)
     for command, choices in (
         (run, (*CHOICES, *of_categories)),
-        (init, CHOICES),
-        (plan, MEAN_CHOICES),
+        (init, (*CHOICES, *of_categories)),
+        (plan, (*MEAN_CHOICES, *of_categories)),
     ):
         (option,) = (one for one in command.params if one.name == "mechanism")
         assert isinstance(option.type, click.Choice)

@@ -14,6 +14,8 @@ from rase.wire.keys import Role
 
 __all__ = ["check_estimates", "check_traces", "is_settled"]
 
+_UNBIASED = "unbiased_mean"
+
 
 def is_settled(installed: Installed, fleet: Fleet) -> bool:
     """Return whether all of a fleet's rounds are final, and nothing waits at the shuffler."""
@@ -28,8 +30,9 @@ def is_settled(installed: Installed, fleet: Fleet) -> bool:
 def check_estimates(installed: Installed, fleet: Fleet) -> None:
     """Compare every round with what was acknowledged, and see that none has two batches."""
     by_round = _by_round(fleet)
-    told = installed.rows(Role.FUSION, "SELECT round, n, value FROM answers")
-    found = {round: (n, mean) for round, n, mean in told}
+    # Of tracked there is a second answer, which later rounds revise.
+    told = installed.rows(Role.FUSION, "SELECT round, n, value, method FROM answers")
+    found = {round: (n, mean) for round, n, mean, method in told if method == _UNBIASED}
     acknowledged = 0
     for round, reports in by_round.items():
         sure = sum(report.fate == "acknowledged" for report in reports)
@@ -68,9 +71,8 @@ def _check_round(campaign: Campaign, reports: list[Report], n: int, mean: float)
 
 def _expected_mean(campaign: Campaign, places: list[int]) -> float:
     """Return the estimate of a round that holds just these grid places."""
-    (name,) = campaign.estimators
     counts = counts_of(campaign, np.array(places), np.zeros(len(places), np.uint8))
-    return estimator_named(name)(counts, randomizer=randomizer_of(campaign)).value
+    return estimator_named(_UNBIASED)(counts, randomizer=randomizer_of(campaign)).value
 
 
 def _by_round(fleet: Fleet) -> dict[int, list[Report]]:

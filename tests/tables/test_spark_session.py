@@ -2,6 +2,7 @@
 
 import builtins
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.tables.tables import BR, skewed, write_parts
 
 from rase import RunPlan
 from rase.errors import ConfigurationError, DataError, RaseError, StorageUnusable
+from rase.tables.feedback import RangeFeedback
 from rase.tables.files import find_files
 from rase.tables.spark import run_on_spark
 from rase.tables.spark_session import check_master, opened_session, refusal
@@ -146,15 +148,16 @@ def test_stores_without_a_connector() -> None:
 
 
 def test_runs_that_no_cluster_can_do(tmp_path: Path) -> None:
-    """Text is refused, and so is a run that was interrupted on this machine."""
+    """Text is refused, and so is going on with an interrupted run of which nothing was kept."""
     (tmp_path / "table.csv").write_text("time,device,value\n1,a,2\n")
     plan = RunPlan(randomizer=BR)
     with pytest.raises(DataError, match=r"is not Parquet with .* cannot be shared among executors"):
         run_on_spark(tmp_path / "table.csv", plan, master="local[2]")
     place = write_parts(skewed(rounds=2, crowd=1), tmp_path / "table", parts=1)
     (tmp_path / "work").mkdir()
-    with pytest.raises(StorageUnusable, match="finish it with --engine local"):
-        run_on_spark(place, plan, master="local[2]", work=tmp_path / "work")
+    feedback = replace(plan, feedback=lambda: RangeFeedback(1.0, BR.domain))
+    with pytest.raises(StorageUnusable, match="holds an interrupted run"):
+        run_on_spark(place, feedback, master="local[2]", work=tmp_path / "work")
 
 
 def test_arguments(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ COMMANDS = {
     "campaign": _Place("rase.cli.campaign", "Publish, change and show what a fleet agrees to."),
     "fusion": _Place("rase.cli.fusion", "Run the server that estimates."),
     "ha": _Place("rase.cli.ha", "Show a fleet or a device in Home Assistant."),
-    "query": _Place("rase.cli.query", "Ask a fusion centre for a mean."),
+    "query": _Place("rase.cli.query", "Ask a fusion centre for a mean, shares or a difference."),
     "watch": _Place("rase.cli.watch", "See estimates as they come."),
 }
 

@@ -32,6 +32,9 @@ def spend_for_ever(path: str, campaign: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     with Ledger(Path(path), OWNER) as ledger:
         ledger.join(LIMITS[campaign])
+        spend(ledger, campaign, ROUNDS[campaign], epsilon=EPSILON[campaign])
+        # From here on they race for what is left; one alone could take it all before.
+        until(lambda: {one.campaign for one in ledger.history(-1)} == set(LIMITS))
         while True:
             try:
                 round = int(rng.integers(ROUNDS[campaign]))

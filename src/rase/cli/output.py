@@ -318,9 +318,9 @@ class _FolderSink:
                 sink.finish(tail)
 
 
-def as_json(value: Any) -> str:
+def as_json(value: Any, *, indent: int | None = None) -> str:
     """Return a value as JSON text; an infinite error is null there."""
-    return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
+    return json.dumps(_finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
 def _finite(value: Any) -> Any:

@@ -127,6 +127,20 @@ def test_own_data(readings: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "your readings" in out
 
 
+def test_few_rounds_say_nothing_of_other_days(
+    readings: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Six rounds leave the interval open: null in JSON, and words instead of an endless number."""
+    asked = ("--range", 0, 3000, "--epsilon", 1, "--data", readings, "--value-column", "watt")
+    out, _ = ran(*asked, "--json", capsys=capsys)
+    told = json.loads(out)["forecast"]
+    assert (told["rounds"], told["other_low"], told["other_high"]) == (6, 0.0, None)
+    assert told["error_low"] < told["tracked"] < told["error_high"]
+    out, _ = ran(*asked, capsys=capsys)
+    assert "these are too few rounds to say how far off it would be on others." in out
+    assert "inf" not in out
+
+
 def test_own_data_in_a_folder(
     readings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

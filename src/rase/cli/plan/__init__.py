@@ -21,6 +21,7 @@ from rase.accounting.plan.schedule import SCHEDULES, report_schedule
 from rase.accounting.plan.values import Plan
 from rase.accounting.synthetic_forecast import FleetMovement
 from rase.atomic_files import replacing
+from rase.cli import output
 from rase.cli.arguments import table_options, usage
 from rase.cli.plan.forecast import (
     Outlook,
@@ -360,7 +361,7 @@ def command(
     drawn = None if plot is None else _draw_plot(made, plot)
     if as_json:
         document = _document(made, outlook, change, promised)
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+        click.echo(output.as_json(document, indent=2))
     else:
         lines = plan_lines(made, outlook, promised)
         printed = [*lines, *([] if outlook is None else forecast_lines(outlook))]

@@ -1,5 +1,6 @@
 """What ``rase plan --data`` forecasts: the error of `tracked` next to that of a constant."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -144,10 +145,13 @@ def forecast_lines(outlook: Outlook) -> Iterator[str]:
     yield from _numbers(outlook)
     if outlook.basis == _READINGS:
         expected = outlook.forecast
-        yield (
-            "          for the days of these readings; one run on as many other rounds: "
-            f"{expected.other_low:.3g} to {expected.other_high:.3g} in 9 of 10 cases."
-        )
+        others = "these are too few rounds to say how far off it would be on others."
+        if math.isfinite(expected.other_high):
+            others = (
+                "one run on as many other rounds: "
+                f"{expected.other_low:.3g} to {expected.other_high:.3g} in 9 of 10 cases."
+            )
+        yield f"          for the days of these readings; {others}"
 
 
 def _numbers(outlook: Outlook) -> Iterator[str]:

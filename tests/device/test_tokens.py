@@ -7,6 +7,7 @@ import pytest
 from tests.device.conftest import CAMPAIGN, START_ROUND, World
 from tests.registering import REGISTRAR_KEY, Registrar, issuer
 
+from rase.accounting.ledger import LedgerUnusable
 from rase.device.agent import Agent
 from rase.device.tokens import TokenFetcher
 from rase.errors import RaseError
@@ -208,7 +209,39 @@ def test_old_tokens_are_erased(issues: Issues) -> None:
     assert ledger.token_windows() == []
 
 
-def test_a_device_that_is_switched_off_asks_for_nothing(issues: Issues) -> None:
-    """Nothing leaves it, no request for tokens either."""
-    issues.world.run(issues.agent(is_off=lambda: True), 3 * CAMPAIGN.round_s)
+@pytest.mark.parametrize("knows_windows", [False, True])
+def test_a_device_that_is_switched_off_asks_for_nothing(
+    issues: Issues, knows_windows: bool
+) -> None:
+    """Nothing leaves it, no request for tokens either, and it sleeps although tokens are due."""
+    is_off = not knows_windows
+    agent = issues.agent(is_off=lambda: is_off)
+    agent.step()
+    is_off = True
+    issues.world.run(agent, 2 * CAMPAIGN.round_s, least_s=1.0)
+    due_s = agent._tokens.next_due_s  # type: ignore[union-attr]
+    assert (due_s is not None) == knows_windows
+    assert due_s is None or due_s < issues.world.clock.monotonic_s()
     assert issues.asked == []
+    assert agent.step() >= 1.0
+
+
+def test_a_ledger_that_keeps_no_tokens_is_given_time(issues: Issues) -> None:
+    """A full disk makes the device wait, not ask the registrar without a pause."""
+    world = issues.world
+    agent = issues.agent()
+    ledger = world.ledgers[-1]
+    keep = ledger.keep_tokens
+
+    def full(*arguments: Any) -> None:
+        raise LedgerUnusable("the disk is full.")
+
+    ledger.keep_tokens = full  # type: ignore[method-assign, assignment]
+    world.run(agent, 2.5 * CAMPAIGN.round_s, least_s=1.0)
+    waits = [fields["wait_s"] for fields in world.notes.of("tokens-not-fetched")]
+    assert len(waits) == len(issues.asked) > 0
+    assert len(issues.asked) < 2.5 * CAMPAIGN.round_s / 60
+    assert set(issues.asked) == {issues.asked[0]}
+    ledger.keep_tokens = keep  # type: ignore[method-assign]
+    world.run(agent, 4.5 * CAMPAIGN.round_s)
+    assert len(issues.spent()) == 2

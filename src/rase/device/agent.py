@@ -429,7 +429,7 @@ class Agent:
     def _wait_s(self) -> float:
         now_s = self._clock.monotonic_s()
         moments = [self._fetch_at_s]
-        if self._tokens is not None:
+        if self._tokens is not None and not self._is_off():
             due_s = self._tokens.next_due_s
             moments += [self._tokens_at_s, *([] if due_s is None else [due_s])]
         due_s = self._outbox.next_due_s()

@@ -7,6 +7,7 @@ for the same bytes again. Without tokens a device does not report: nothing is dr
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from rase.accounting.ledger import LedgerUnusable
 from rase.clock import Clock, backoff_s
 from rase.device.journal import Journal
 from rase.errors import WireError
@@ -187,7 +188,12 @@ class TokenFetcher:
         except ValueError:
             self._give_up(first, "bad-signature")
             return
-        self._ledger.keep_tokens(one.key.campaign, first, opened)
+        try:
+            self._ledger.keep_tokens(one.key.campaign, first, opened)
+        except LedgerUnusable:
+            # Asked again later, the registrar gives the same answer.
+            self._pause(one)
+            raise
         del self._due[first]
         self._journal.note("tokens-fetched", round=first, count=len(opened))
 

@@ -14,7 +14,7 @@ from tests.registering import issuer
 from tests.wire.test_micropython import micropython
 
 from rase.errors import Malformed
-from rase.wire import blind
+from rase.wire import blind, issuing
 from rase.wire.issuing import Issuer, TokenVerifier, has_libcrypto, raise_all
 
 VECTORS: list[dict[str, Any]] = json.loads(
@@ -74,17 +74,42 @@ def test_own_sha384_is_that_of_hashlib(data: bytes) -> None:
     assert blind._sha384(data) == hashlib.sha384(data).digest()
 
 
-def test_systems_without_hash_and_inverse_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    """MicroPython's pow returns 0 for an inverse, and its hashlib lacks SHA-384."""
+@pytest.mark.parametrize("refuses", [False, True])
+def test_systems_without_hash_and_inverse_are_served(
+    monkeypatch: pytest.MonkeyPatch, refuses: bool
+) -> None:
+    """MicroPython's pow returns 0 for an inverse or refuses, and its hashlib lacks SHA-384."""
     modulus = issuer().modulus
     expected = blind.encode_pss(modulus, b"nonce", bytes(48)), blind.inverses([3, 5], modulus)
+
+    def other_pow(base: int, exponent: int, modulus: int) -> int:
+        assert exponent < 0
+        if refuses:
+            raise ValueError
+        return 0
+
     monkeypatch.delattr(hashlib, "sha384")
-    monkeypatch.setattr(blind, "_has_inverse_pow", lambda: False)
+    monkeypatch.setattr(blind, "pow", other_pow, raising=False)
     assert expected == (
         blind.encode_pss(modulus, b"nonce", bytes(48)),
         blind.inverses([3, 5], modulus),
     )
     assert blind._bits(modulus) == 2048
+
+
+class PlainInt(int):
+    """A number as MicroPython has them."""
+
+    @property
+    def bit_length(self) -> Any:
+        """There is none."""
+        raise AttributeError("bit_length")
+
+
+@given(st.integers(0, 2**600))
+def test_numbers_that_do_not_know_their_length_have_one(value: int) -> None:
+    """It is counted, in strides and singly."""
+    assert blind._bits(PlainInt(value)) == value.bit_length()
 
 
 def test_factors_without_inverse_are_refused() -> None:
@@ -135,6 +160,17 @@ def test_tokens_of_another_key_are_none() -> None:
         assert not other.is_signed(b"nonce", token)
         assert own.is_signed(b"nonce", token)
     assert not blind.is_signed(modulus, b"nonce", bytes(255))
+    with pytest.raises(ValueError, match="as long as the key"):
+        blind.finalize(modulus, b"nonce", signed[1:], inverse=inverse)
+
+
+@each_case("salt_size", [0, 20, 48])
+def test_salt_of_another_size_is_no_signature(salt_size: int) -> None:
+    """A token has 48 bytes of salt, variants without randomness none; nothing else counts."""
+    modulus = issuer().modulus
+    encoded = blind.encode_pss(modulus, b"nonce", bytes(salt_size)).to_bytes(256, "big")
+    signature = issuer().sign(encoded)
+    assert blind.is_signed(modulus, b"nonce", signature) == (salt_size != 20)
 
 
 def test_the_quick_exponent_is_that_of_python() -> None:
@@ -143,3 +179,40 @@ def test_the_quick_exponent_is_that_of_python() -> None:
     quick = raise_all(modulus.to_bytes(256, "big"))(bytes(255) + b"\7")
     assert int.from_bytes(quick, "big") == pow(7, 65537, modulus)
     assert has_libcrypto()
+
+
+@pytest.mark.parametrize("found", [None, "libcrypto.so.3"])
+def test_systems_without_libcrypto_are_served(
+    monkeypatch: pytest.MonkeyPatch, found: str | None
+) -> None:
+    """No such library, or an old one that lacks a function: Python computes the same."""
+
+    def load(name: str) -> object:
+        if found is None:
+            raise OSError("no such library.")
+        return object()
+
+    signed = issuer().sign(bytes(255) + b"\7")
+    modulus = issuer().modulus.to_bytes(256, "big")
+    monkeypatch.setattr("ctypes.CDLL", load)
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: found)
+    monkeypatch.setattr(issuing, "_libcrypto", issuing._libcrypto.__wrapped__)
+    assert not has_libcrypto()
+    plain = Issuer(issuer().key)
+    assert plain.sign(bytes(255) + b"\7") == signed
+    assert raise_all.__wrapped__(modulus)(signed) == bytes(255) + b"\7"
+    kinds = {type(plain._operation), type(plain._check), type(raise_all.__wrapped__(modulus))}
+    assert kinds == {issuing._PythonPrivate, issuing._PythonPublic}
+    assert TokenVerifier(modulus)._check is None
+
+
+def test_what_libcrypto_refuses_is_no_result() -> None:
+    """A key that it cannot read, and a number that is none below the modulus."""
+    library = issuing._libcrypto()
+    for is_private in (True, False):
+        with pytest.raises(RuntimeError, match="cannot use"):
+            issuing._Operation(library, b"nonsense", is_private=is_private)
+    with pytest.raises(RuntimeError, match="cannot verify"):
+        issuing._Check(library, b"nonsense")
+    with pytest.raises(RuntimeError, match="refuses"):
+        raise_all(issuer().modulus.to_bytes(256, "big"))(bytes([255]) * 256)

@@ -14,6 +14,7 @@ from rase.wire import cbor
 from rase.wire.messages import (
     INNER_SIZES,
     REPORT_SIZES,
+    TOKEN_SIZE,
     Batch,
     BatchManifest,
     Content,
@@ -124,6 +125,13 @@ def test_padding_must_be_zero(place: int) -> None:
     data[place] = 1
     with pytest.raises(Malformed, match="padding"):
         Content.from_bytes(bytes(data))
+
+
+@each_case("size", [1, TOKEN_SIZE - 1, TOKEN_SIZE + 1])
+def test_tokens_have_one_size(size: int) -> None:
+    """Or a report would show by its size whose it is."""
+    with pytest.raises(ValueError, match=rf"token must have {TOKEN_SIZE} bytes, got {size}\."):
+        Content(5, 7, token=bytes(size))
 
 
 def test_bad_contents_are_refused() -> None:

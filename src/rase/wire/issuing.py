@@ -209,7 +209,7 @@ class _Operation:
             or begin(self._context) != 1
             or library.EVP_PKEY_CTX_set_rsa_padding(self._context, _NO_PADDING) != 1
         ):
-            raise RuntimeError("libcrypto cannot use an RSA key.")  # pragma: no cover - as probed
+            raise RuntimeError("libcrypto cannot use an RSA key.")
         self._size = library.EVP_PKEY_get_size(self._key)
         # Threads must not use one context at a time, and ctypes lets them run.
         self._lock = Lock()
@@ -245,7 +245,7 @@ class _Check:
             or library.EVP_PKEY_CTX_set_signature_md(self._context, library.EVP_sha384()) != 1
             or library.EVP_PKEY_CTX_set_rsa_pss_saltlen(self._context, _SALT_SIZE) != 1
         ):
-            raise RuntimeError("libcrypto cannot verify.")  # pragma: no cover - as probed
+            raise RuntimeError("libcrypto cannot verify.")
         self._run = library.EVP_PKEY_verify
         self._lock = Lock()
 

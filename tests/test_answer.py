@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from rase import Range, RunPlan, SeededRandom, auto, run_table
-from rase.answer import FIELDS, Answer
+from rase.answer import FIELDS, Answer, Difference
 from rase.cli import main
 from rase.fusion.formats import as_csv, as_influx, as_json
 from rase.storage.migrate import migrations_of
@@ -96,6 +96,27 @@ def test_frames_name_no_other_fields() -> None:
     plan = RunPlan(randomizer=auto(2.0, Range(0, 12)), every="1h", truth=True)
     frame: Any = run_table(TABLE, plan, rng=SeededRandom(1)).to_frame()
     assert set(frame.columns) <= {*FIELDS, *OF_A_STUDY}
+
+
+def test_a_difference_says_what_is_known_of_it() -> None:
+    """With its error and the chance; without an error, or why there is none."""
+    one, other = Answer(value=3.0, status="ok"), Answer(status="too_few")
+    known = Difference(
+        value=-1.25,
+        standard_error=0.5,
+        low=-2.23,
+        high=-0.27,
+        above_zero=0.006,
+        unit="W",
+        local_epsilon=1.0,
+        first=one,
+        second=one,
+    )
+    assert str(known) == "-1.25 W ± 0.50 (95 %: -2.23 to -0.27; above zero with 0.6 %)"
+    unknown = replace(known, standard_error=None, low=None, high=None, above_zero=None)
+    assert str(unknown) == "-1.25 W, error unknown"
+    assert str(replace(unknown, value=None, second=other)) == "no difference: too few reports"
+    assert str(replace(unknown, value=None, first=other)) == "no difference: too few reports"
 
 
 def test_fields_are_those_of_the_dataclass() -> None:

@@ -453,6 +453,10 @@ def test_bounds_name_the_states() -> None:
         ({"probe_every": 4}, "probe_every must be 0 where readings are states, got 4."),
         ({"target": "fleet"}, "target must be reporters where readings are states, got 'fleet'."),
         (
+            {"labels": ["a", "a"]},
+            "labels must be 0 to 15 different names of 1 to 64 characters, got ['a', 'a'].",
+        ),
+        (
             {"labels": ["other"]},
             "labels must be without 'other', which is always there, got 'other'.",
         ),

@@ -1,4 +1,5 @@
 import math
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -69,13 +70,33 @@ def test_the_joint_law_is_that_of_the_whole_covariance(
     assert (mean, variance) == pytest.approx(dense(model, values, weights), rel=1e-7)
 
 
+def test_looking_back_is_that_of_the_whole_covariance(
+    followed: tuple[FilterBank, np.ndarray],
+) -> None:
+    """Each of the last rounds that is there, as one model and all rounds tell it."""
+    bank, values = followed
+    recent = deepcopy(bank._recent)
+    assert recent is not None
+    recent._chances = np.zeros(204)
+    recent._chances[57] = 1.0
+    means, variances, factors, _ = recent.look_back()
+    places = [place for place in range(ROUNDS - WINDOW, ROUNDS) if IS_THERE[place]]
+    expected = np.array([dense(57, values, np.eye(ROUNDS)[place]) for place in places])
+    assert means == pytest.approx(expected[:, 0], rel=1e-7)
+    assert variances == pytest.approx(expected[:, 1], rel=1e-6)
+    # How far a law reaches is interpolated.
+    assert factors == pytest.approx(np.ones(len(places)), rel=5e-3)
+
+
 def test_windows_are_for_banks_that_remember() -> None:
     """A bank that keeps no rounds has no windows, and refuses to be told of missing rounds."""
     bank = FilterBank(0, 1)
     bank.step(0.0, np.array([0.3]), variance=0.01, n=50)
     assert bank.window(1) is None
-    with pytest.raises(ValueError, match="remembered must be above 0"):
+    with pytest.raises(ValueError, match="remembered must be above 0 for windows"):
         bank.skip(HOUR_S)
+    with pytest.raises(ValueError, match="remembered must be above 0 for looking back"):
+        bank.look_back()
 
 
 def windows_of(

@@ -6,13 +6,14 @@ import io
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from tests.cases import each_case
-from tests.registering import REGISTRAR_KEY, REGISTRAR_SECRET
+from tests.registering import REGISTRAR_KEY, REGISTRAR_SECRET, issuer
 from tests.storage.engines import NewAddress
 
 from rase.campaign import Campaign
@@ -34,6 +35,7 @@ from rase.service.telemetry import Telemetry
 from rase.storage.interface import Database
 from rase.storage.opening import open_database
 from rase.wire import cbor
+from rase.wire.issuing import Issuer
 from rase.wire.keys import Role, SigningKey
 from rase.wire.signed import (
     PinnedKeys,
@@ -140,8 +142,10 @@ class World:
 
 
 @pytest.fixture
-def world(new_address: NewAddress) -> Iterator[World]:
-    """A registrar that knows one device."""
+def world(new_address: NewAddress, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A registrar that knows one device; each world draws the same keys, made once a process."""
+    numbers = count()
+    monkeypatch.setattr(Issuer, "generate", lambda: issuer(next(numbers)))
     address = new_address("registrar")
     opened: list[Database] = []
 
@@ -179,6 +183,7 @@ def test_keys_are_made_signed_and_used(world: World) -> None:
         (1002, 1007, 2),
         (1008, 1013, 2),
     ]
+    assert len({key.modulus for key in keys}) == len(keys)
     first = world.ask(keys[0])
     assert len(TokenBatch(keys[0], bytes(32)).open(first)) == 2
     world.begin()

@@ -13,6 +13,7 @@ from tests.fusion.conftest import ROUND, Centre, app_of, ask, made_centre
 from tests.fusion.test_mqtt import fusion_of
 from tests.fusion.test_parts import POWER, STATES, draw, happen
 
+from rase import SeededRandom
 from rase.cli import main
 from rase.fusion import alarms as room
 from rase.fusion.alarms import AlarmEvent, Alarms, post_event
@@ -54,7 +55,9 @@ def power(centre: Centre, round: int, north: float) -> None:
     """Let a round pass in which the north needs so much, and the south 1000 W."""
     randomizer = randomizer_of(POWER)
     by_label = {
-        number: randomizer.draw_many([value] * 2000).tolist()
+        number: randomizer.draw_many(
+            [value] * 2000, rng=SeededRandom(10 * (round - ROUND) + number)
+        ).tolist()
         for number, value in ((1, north), (2, 1000.0))
     }
     happen(centre, POWER, by_label, round)

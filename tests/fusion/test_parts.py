@@ -3,11 +3,13 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from zlib import crc32
 
 import httpx
 import pytest
 from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, app_of, ask, made_centre, parcel, reports
 
+from rase import SeededRandom
 from rase.campaign import Campaign
 from rase.fusion.campaigns import next_version
 from rase.fusion.difference import Side, difference_of
@@ -54,8 +56,9 @@ POWER = replace(
 
 
 def draw(campaign: Campaign, readings: Sequence[str]) -> list[int]:
-    """Return places that devices with these states may send."""
-    places: list[int] = state_randomizer_of(campaign).draw_names(readings).tolist()
+    """Return places that devices with these states may send; the same ones each time."""
+    rng = SeededRandom(crc32("".join(readings).encode()))
+    places: list[int] = state_randomizer_of(campaign).draw_names(readings, rng=rng).tolist()
     return places
 
 
@@ -84,8 +87,8 @@ def live(centre: Centre) -> None:
     happen(centre, BOUNDS, {0: draw(BOUNDS, readings)})
     randomizer = randomizer_of(POWER)
     for round, more in ((ROUND, 0), (ROUND + 1, 300)):
-        north_power = randomizer.draw_many([1000.0 + more] * 4000).tolist()
-        south_power = randomizer.draw_many([2000.0] * 4000).tolist()
+        north_power = randomizer.draw_many([1000.0 + more] * 4000, rng=SeededRandom(round)).tolist()
+        south_power = randomizer.draw_many([2000.0] * 4000, rng=SeededRandom(round + 1000)).tolist()
         happen(centre, POWER, {1: north_power, 2: south_power}, round)
 
 

@@ -22,9 +22,9 @@ help:  ## list the targets
 demo:  ## run the demonstration, e.g. make demo ARGS="--epsilon 2"
 	@$(PYTHON) scripts/bootstrap.py demo
 	@$(BIN)/rase demo $(ARGS)
-test:  ## check, unit and system at the same time, with the coverage gates; SPARK=1: on Spark, too
+test:  ## check, unit and system at the same time, with the coverage gates; SPARK=1: on Spark, too; with CI set also lint
 	@$(PYTHON) scripts/bootstrap.py $(TESTED)
-	@$(if $(ARGS),$(BIN)/pytest $(WORKERS) $(ARGS),$(SUITE) check unit system $(if $(SPARK),spark))
+	@$(if $(ARGS),$(BIN)/pytest $(WORKERS) $(ARGS),$(SUITE) check unit system $(if $(SPARK),spark) $(if $(CI),lint))
 unit:  ## the tests that need little but a processor, with coverage and its gates
 	@$(PYTHON) scripts/bootstrap.py $(TESTED)
 	@$(SUITE) unit $(if $(ARGS),-- $(ARGS))

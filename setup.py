@@ -10,7 +10,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-SOURCES = ["module", "draws", "places", "orders"]
+SOURCES = ["module", "draws", "places", "orders", "series", "filters", "bank"]
 # No contraction: every float must be the one that NumPy computes. MSVC does not contract by itself.
 FLAGS = {"win32": ["/std:c11", "/O2"]}
 OTHER_FLAGS = ["-std=c11", "-O3", "-ffp-contract=off", "-Wall"]
@@ -53,7 +53,7 @@ setup(
         Extension(
             "rase.kernels._native",
             sources=[f"src/rase/kernels/native_{name}.c" for name in SOURCES],
-            depends=["src/rase/kernels/native.h", "src/rase/kernels/native_orders_body.h"],
+            depends=[str(one) for one in sorted(Path("src/rase/kernels").glob("native*.h"))],
             extra_compile_args=FLAGS.get(sys.platform, OTHER_FLAGS),
             define_macros=[("Py_LIMITED_API", "0x030b0000")],
             py_limited_api=True,

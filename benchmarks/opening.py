@@ -1,7 +1,8 @@
 """How near is opening a batch to bare decryption on the same cores?
 
-Opening hands the envelopes to a pool of processes, checks what they hold and makes the replay
-tags; the limit is `Suite.decrypt` alone, in as many processes, their inputs at hand.
+Opening hands the envelopes to a pool of processes, checks what they hold and their tokens, and
+makes the replay tags; the limit is `Suite.decrypt` alone, in as many processes, their inputs at
+hand.
 """
 
 from collections.abc import Iterator
@@ -23,19 +24,19 @@ def rows(*, quick: bool) -> Iterator[Row]:
     with pool() as by:
         wires = sealed(fleet, count, FIRST, by=by)
     outer = OuterOpener(fleet.hash, [fleet.openers[Role.SHUFFLER]])
-    key = fleet.openers[Role.FUSION]
+    key, modulus = fleet.openers[Role.FUSION], fleet.modulus
     batch = Batch(fleet.hash, FIRST, key.id, tuple(outer.open(wire).inner for wire in wires))
     with (
         Bare(fleet, wires, roles=[Role.FUSION]) as bare,
         BatchOpener([key], processes=cores()) as opener,
     ):
         # The first batch starts the processes.
-        if opener.open(batch, class_count=1).refused_count:
+        if opener.open(batch, class_count=1, modulus=modulus).refused_count:
             raise RuntimeError("an envelope did not open.")
         bare.run()
         ours = limit = Cost(float("inf"), float("inf"))
         for _ in range(repeats):
-            ours = ours.least(cost_of(lambda: opener.open(batch, class_count=1)))
+            ours = ours.least(cost_of(lambda: opener.open(batch, class_count=1, modulus=modulus)))
             limit = limit.least(cost_of(bare.run))
     for kind, ours_s, bare_s, target in (
         ("wall time", ours.wall_s, limit.wall_s, Target("at least", 0.85)),

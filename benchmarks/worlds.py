@@ -4,13 +4,14 @@ Two kinds: fleets that move together by one rule each, and appliances near the l
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from benchmarks.appliances import APPLIANCES, Appliances
 from benchmarks.together import Fleet, drift, flat, office, square, wave
@@ -28,7 +29,10 @@ __all__ = [
     "Case",
     "Followed",
     "World",
+    "change_point",
+    "draw_panel",
     "draw_world",
+    "draw_worlds",
     "events",
     "follow",
     "history",
@@ -47,6 +51,8 @@ _MEMORY = 168
 _AFTER_JUMP, _AFTER_EDGE = 24, 2
 # What is learnt of an edge or a cycle in the first week is not held against an event.
 _LEARNING = 168
+# How far the logarithms of variances of noise may differ that are taken as alike.
+_EVEN = 0.2
 
 
 def weekend(hours: Floats, phase: float) -> Floats:
@@ -76,18 +82,21 @@ class Case:
     """A fleet, how many rounds it is followed, and which rounds are events.
 
     Args:
-        fleet: The fleet.
+        fleet: The fleet; None if its readings were measured.
         rounds: How many rounds.
         after: For how many rounds after a change of the mean by more than a tenth of the width the
             intervals are scored as an event; 0 for none.
+        least_change: How many errors of a single round a change must be, so that intervals are
+            asked to hold after it.
         is_resting: Whether its mean does not move.
         is_ordinary: Whether it is one of those that the estimator of dc99681 followed well.
         is_smooth: Whether its mean repeats or goes on without jumps, so that looking back helps.
     """
 
-    fleet: Fleet | Appliances
+    fleet: Fleet | Appliances | None
     rounds: int
     after: int = 0
+    least_change: float = 2.0
     is_resting: bool = False
     is_ordinary: bool = False
     is_smooth: bool = False
@@ -100,8 +109,8 @@ CASES: Mapping[str, Case] = MappingProxyType(
         "tide of 12.42 h": Case(Fleet(wave(12.42, 0.25), 50), 700, is_smooth=True),
         "square wave of 5 h": Case(Fleet(square, 50), 700),
         "sine of 90 min, by minutes": Case(Fleet(wave(1.5, 0.1), 60, 60.0), 900, is_smooth=True),
-        "office hours": Case(Fleet(office, 100), 1008, _AFTER_EDGE),
-        "weekend": Case(Fleet(weekend, 100), 1344, 6),
+        "office hours": Case(Fleet(office, 100), 1008, _AFTER_EDGE, least_change=0.0),
+        "weekend": Case(Fleet(weekend, 100), 1344, 6, least_change=0.0),
         "daily sine": Case(
             Fleet(wave(_DAY_H, 0.15), 100, own=0.05, jitter=0.05),
             700,
@@ -110,7 +119,7 @@ CASES: Mapping[str, Case] = MappingProxyType(
         ),
         "jump up": Case(Fleet(step(0.15, 0.45), 100), 700, _AFTER_JUMP),
         "jump down": Case(Fleet(step(0.5, 0.05), 100), 700, _AFTER_JUMP),
-        "spikes": Case(Fleet(spikes, 100), 900, 4),
+        "spikes": Case(Fleet(spikes, 100), 900, 4, least_change=4.0),
         "drift": Case(Fleet(drift, 100), 700, is_ordinary=True),
         "flat": Case(Fleet(flat, 50), 600, is_resting=True),
         "flat, 5,000 rounds": Case(Fleet(flat, 50), 5000, is_resting=True),
@@ -132,12 +141,12 @@ CASES: Mapping[str, Case] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class World:
-    """What was drawn in one world: reports, and the truth behind them.
+    """What was drawn: reports, and the truth behind them, one drawing a row.
 
     Args:
-        means: The unbiased means, one drawing a row.
+        means: The unbiased means.
         times_s: When each round began.
-        truth: The true mean of each round.
+        truth: The true mean of each round; drawings of one world share it.
     """
 
     means: RunMeans
@@ -162,6 +171,17 @@ class Followed:
     sampling: Floats | None = None
 
 
+def draw_worlds(
+    case: Case, *, epsilon: float, worlds: Iterable[int], drawings: range = DRAWINGS
+) -> World:
+    """Draw the noise of some worlds some times each, all in one, so that one bank follows them.
+
+    Rounds of all worlds are equally sure, as `follow` supposes: they have as many reports, and the
+    law of the noise hardly depends on the readings.
+    """
+    return _joined([draw_world(case, epsilon, world, drawings=drawings) for world in worlds])
+
+
 def draw_world(case: Case, epsilon: float, world: int, *, drawings: range = DRAWINGS) -> World:
     """Draw the noise of one world some times.
 
@@ -171,20 +191,55 @@ def draw_world(case: Case, epsilon: float, world: int, *, drawings: range = DRAW
         world: Decides offsets, jitter and phase.
         drawings: One drawing of the noise each.
     """
+    if case.fleet is None:
+        raise ValueError("case must have a fleet; measured readings are drawn by draw_panel.")
+    table = case.fleet.readings(world, rounds=case.rounds)
+    times_s: Floats = np.arange(case.rounds, dtype=np.float64) * case.fleet.every_s
+    seeds = range(10_000 * world + drawings.start, 10_000 * world + drawings.stop)
+    return _drawn(table, times_s, epsilon, seeds)
+
+
+def draw_panel(
+    readings: Floats, times_s: Floats, *, epsilon: float, value_range: Range, seeds: range
+) -> World:
+    """Draw the noise of measured readings some times, with their range moved to 0 to 1.
+
+    Args:
+        readings: Rounds x devices; NaN where a device did not report. Rounds without any are left
+            out.
+        times_s: When each round began.
+        epsilon: The budget of a report.
+        value_range: The public range; readings are clipped to it.
+        seeds: One drawing of the noise each.
+    """
+    table = (readings.clip(value_range.low, value_range.high) - value_range.low) / value_range.width
+    some = ~np.isnan(table).all(axis=1)
+    return _drawn(table[some], times_s[some], epsilon, seeds)
+
+
+def _drawn(table: Floats, times_s: Floats, epsilon: float, seeds: range) -> World:
     mechanism = randomizer_named(
         "auto", epsilon, domain=UNIT, precision=Precision(beta=0.5, rho=0.9)
     )
-    table = case.fleet.readings(world, rounds=case.rounds)
     is_there = ~np.isnan(table)
     reports = np.stack(
-        [
-            mechanism.randomize(table[is_there], rng=SeededRandom(10_000 * world + drawing))
-            for drawing in drawings
-        ]
+        [mechanism.randomize(table[is_there], rng=SeededRandom(seed)) for seed in seeds]
     )
     means = run_means(reports, is_there.sum(axis=1), randomizer=mechanism)
-    times_s: Floats = np.arange(case.rounds, dtype=np.float64) * case.fleet.every_s
-    return World(means, times_s, np.nanmean(table, axis=1))
+    return World(means, times_s, np.tile(np.nanmean(table, axis=1), (len(seeds), 1)))
+
+
+def _joined(worlds: list[World]) -> World:
+    means = [world.means for world in worlds]
+    spreads = [one.spreads for one in means if one.spreads is not None]
+    joined = RunMeans(
+        np.concatenate([one.values for one in means]),
+        np.concatenate([one.variances for one in means]),
+        np.concatenate(spreads) if spreads else None,
+        means[0].sizes,
+        means[0].degrees,
+    )
+    return World(joined, worlds[0].times_s, np.concatenate([world.truth for world in worlds]))
 
 
 def follow(world: World, kind: Callable[..., Any]) -> Followed:
@@ -225,25 +280,32 @@ def history(world: World) -> Floats:
 
 
 def ideal(world: World) -> Floats:
-    """Return what the best linear filter of a week's memory says that knows the autocovariance."""
-    truth, values = world.truth, world.means.values
-    centred = truth - truth.mean()
-    lags = [float(centred[lag:] @ centred[: len(centred) - lag]) for lag in range(_MEMORY)]
-    covariance = np.array(lags) / len(centred)
-    places = np.abs(np.subtract.outer(np.arange(_MEMORY), np.arange(_MEMORY)))
-    noise = world.means.variances.mean(axis=0)
+    """Return what the best linear filter of a week's memory says that knows the autocovariance.
+
+    That of all worlds together, each about its own mean.
+    """
+    values = world.means.values
+    level = world.truth.mean(axis=1, keepdims=True)
+    centred = world.truth - level
+    rounds = centred.shape[1]
+    memory = min(_MEMORY, rounds)
+    lags = [float((centred[:, lag:] * centred[:, : rounds - lag]).sum()) for lag in range(memory)]
+    covariance = np.array(lags) / centred.size
+    places = np.abs(np.subtract.outer(np.arange(memory), np.arange(memory)))
+    # Noise that differs by less than a fifth is taken as alike.
+    noise = np.exp(_EVEN * np.round(np.log(world.means.variances.mean(axis=0)) / _EVEN))
     found = np.empty_like(values)
-    weights: dict[float, Floats] = {}
-    for place in range(values.shape[1]):
-        span = min(place + 1, _MEMORY)
-        key = float(span) if np.ptp(noise) < 0.2 * noise.mean() else float(place)
+    weights: dict[bytes, Floats] = {}
+    for place in range(rounds):
+        span = min(place + 1, memory)
+        recent = noise[place - span + 1 : place + 1][::-1]
+        key = recent.tobytes()
         if key not in weights:
-            recent = noise[place - span + 1 : place + 1][::-1]
             signal = covariance[places[:span, :span]]
             solved = np.linalg.solve(signal + np.diag(recent), covariance[:span])
             weights[key] = np.asarray(solved, dtype=np.float64)
-        window = values[:, place - span + 1 : place + 1][:, ::-1] - truth.mean()
-        found[:, place] = truth.mean() + window @ weights[key]
+        window = values[:, place - span + 1 : place + 1][:, ::-1] - level
+        found[:, place] = level[:, 0] + window @ weights[key]
     return found
 
 
@@ -252,8 +314,46 @@ def events(truth: Floats, *, after: int) -> Flags:
 
     Recurring edges can be learnt only once they have been seen.
     """
-    found = np.zeros(len(truth), dtype=np.bool_)
-    for place in np.flatnonzero(np.abs(np.diff(truth)) > 0.1) + 1:
-        found[place : place + after] = True
-    found[:_LEARNING] = False
+    found = np.zeros(truth.shape, dtype=np.bool_)
+    for row, place in np.argwhere(np.abs(np.diff(truth, axis=1)) > 0.1):
+        found[row, place + 1 : place + 1 + after] = True
+    found[:, :_LEARNING] = False
     return found
+
+
+def change_point(values: Floats, truth: Floats, *, noise: float, rate: float, size: float) -> Flags:
+    """Say in which rounds a 95 % interval holds that knows all but when the mean jumps.
+
+    An ideal: the mean rests but for one jump, the chance of which is known for every round, as are
+    the noise and the law of sizes, a normal one. Every moment of the jump is a hypothesis; given
+    one, the mean is a normal number.
+
+    Args:
+        values: Unbiased means, one run a row.
+        truth: The true means.
+        noise: The variance of ``values``.
+        rate: The chance of a jump in a round.
+        size: The variance of its size.
+    """
+    runs, rounds = values.shape
+    means, variances = np.zeros((runs, 1)), np.array([1e6])
+    weights = np.zeros((runs, 1))
+    held = np.zeros(values.shape, dtype=np.bool_)
+    for place in range(rounds):
+        if place:
+            # No jump so far comes first; the others began with a jump before some round.
+            jump = weights[:, :1] + math.log(rate)
+            weights = np.concatenate([weights[:, :1] + math.log1p(-rate), weights[:, 1:], jump], 1)
+            means = np.concatenate([means, means[:, :1]], axis=1)
+            variances = np.append(variances, variances[0] + size)
+        totals = variances + noise
+        surprises = values[:, place, None] - means
+        weights = weights - 0.5 * (np.log(totals) + surprises**2 / totals)
+        weights -= weights.max(axis=1, keepdims=True)
+        means = means + variances / totals * surprises
+        variances = variances * noise / totals
+        below = ndtr((truth[:, place, None] - means) / np.sqrt(variances))
+        shares = np.exp(weights)
+        chance = (shares * below).sum(axis=1) / shares.sum(axis=1)
+        held[:, place] = (chance >= 0.025) & (chance <= 0.975)
+    return held

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from chaos.disks import compiler
-from chaos.installation import LEASE_S, Installation
+from chaos.installation import LEASE_S, REGISTRAR, SERVERS, Installation
 from chaos.programs import Program, until
 from chaos.proxy import HARMS
 from rase.kernels.words import SeededRandom
@@ -37,7 +37,11 @@ __all__ = [
 LONGEST_JUMP_S: Final = 120
 _PLACES: Final = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/lib/faketime/libfaketimeMT.so.1")
 _FILLER: Final = "filler"
-_ON_DISK: Final = {Role.SHUFFLER: ("intake", "closer"), Role.FUSION: ("fusion",)}
+_ON_DISK: Final = {
+    Role.SHUFFLER: ("intake", "closer"),
+    Role.FUSION: ("fusion",),
+    REGISTRAR: ("registrar",),
+}
 
 
 class Chance:
@@ -177,7 +181,7 @@ class Faults:
         return f"{program.name}, {times} times"
 
     def _network(self) -> str:
-        role = self.chance.one_of((Role.SHUFFLER, Role.FUSION))
+        role = self.chance.one_of(SERVERS)
         proxy, harm = self.installation.proxies[role], self.chance.one_of(HARMS)
         before = proxy.harmed
         proxy.begin(harm)
@@ -198,13 +202,13 @@ class Faults:
         return f"{file.stem}, {pause_ms} ms a sync for {seconds:.1f} s"
 
     def _locked(self) -> str:
-        role = self.chance.one_of((Role.SHUFFLER, Role.FUSION))
+        role = self.chance.one_of(SERVERS)
         with self._writing(role):
             seconds = self._last(0.5, 6)
         return f"{role} for {seconds:.1f} s"
 
     @contextmanager
-    def _writing(self, role: Role) -> Iterator[None]:
+    def _writing(self, role: str) -> Iterator[None]:
         if self.postgres is None:
             path = self.installation.database(role)
             with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as database:
@@ -226,7 +230,7 @@ class Faults:
         return f"{name} for {seconds:.1f} s"
 
     def _readonly(self) -> str:
-        role = self.chance.one_of((Role.SHUFFLER, Role.FUSION))
+        role = self.chance.one_of(SERVERS)
         programs = [self.installation.programs[name] for name in _ON_DISK[role]]
         for program in programs:
             program.kill()

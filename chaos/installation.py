@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -14,25 +15,29 @@ from psycopg import sql
 
 from chaos.programs import Program, rase, until
 from chaos.proxy import ToxicProxy
+from chaos.wallets import Wallets, enrolled
 from rase.campaign import Campaign
 from rase.clock import SystemClock
 from rase.device.folder import DeviceFolder
 from rase.service.doctor import fetch
 from rase.service.heartbeat import ALIVE_S
-from rase.service.key_settings import read_signing_key
+from rase.service.key_settings import read_secret_key, read_signing_key
 from rase.storage.address import PostgresAddress
 from rase.storage.interface import Database
 from rase.storage.postgres import PostgresDatabase
 from rase.storage.sqlite import SqliteDatabase
 from rase.wire.keys import Keyset, Role
-from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset
+from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, public_key_of
 
 if TYPE_CHECKING:
     from tests.broker import Mosquitto
 
-__all__ = ["K_MIN", "LEASE_S", "Agent", "Installation", "server_rows"]
+__all__ = ["K_MIN", "LEASE_S", "REGISTRAR", "SERVERS", "Agent", "Installation", "server_rows"]
 
 K_MIN: Final = 3
+REGISTRAR: Final = "registrar"
+# Those that have a folder, a database and a port.
+SERVERS: Final = (Role.SHUFFLER, Role.FUSION, REGISTRAR)
 LEASE_S: Final = 2
 _CACHE_S: Final = 5
 # Four programs are started until a new key is published, each in seconds on a busy machine.
@@ -43,7 +48,6 @@ _KEEP_S: Final = 7 * 86400
 # No fault lasts as long: a round with envelopes for two keys waits for its second batch.
 _SETTLE_S: Final = 30
 _SOURCE: Final = 'kind = "csv"\npath = "power.csv"\ncolumn = "power_w"\nevery_s = 0.2'
-_CONFIGURED: Final = {Role.SHUFFLER: "[shuffler]", Role.FUSION: "[fusion]"}
 
 
 class Agent:
@@ -72,7 +76,7 @@ class Agent:
 
 
 class Installation:
-    """Both servers, their proxies, and devices.
+    """All servers, their proxies, and devices.
 
     Args:
         folder: An empty folder.
@@ -96,8 +100,8 @@ class Installation:
         self.folder = folder
         self._postgres = postgres
         self._variables = variables or {}
-        self._ports = {Role.SHUFFLER: held_port(), Role.FUSION: held_port()}
-        self.proxies = {role: ToxicProxy(port) for role, port in self._ports.items()}
+        self._ports: dict[str, int] = {name: held_port() for name in SERVERS}
+        self.proxies = {name: ToxicProxy(port) for name, port in self._ports.items()}
         self.disks: dict[str, Path] = {}
         self.agents: list[Agent] = []
         self.programs: dict[str, Program] = {}
@@ -110,8 +114,9 @@ class Installation:
         options += ["--mechanism", "budget-aware"]
         options += ["--shuffler-url", self.proxies[Role.SHUFFLER].url]
         options += ["--fusion-url", self.proxies[Role.FUSION].url]
+        options += ["--registrar-url", self.proxies[REGISTRAR].url]
         rase("init", root, *options)
-        self.folders = {role: root / role for role in (Role.SHUFFLER, Role.FUSION)}
+        self.folders: dict[str, Path] = {name: root / name for name in SERVERS}
         self._configure(broker)
         if disk_mb is not None:
             for role, path in self.folders.items():
@@ -124,11 +129,11 @@ class Installation:
             self.close()
             raise
 
-    def url(self, role: Role) -> str:
+    def url(self, role: str) -> str:
         """Return where a server listens itself, behind its proxy."""
         return f"http://127.0.0.1:{self._ports[role]}"
 
-    def config(self, role: Role) -> Path:
+    def config(self, role: str) -> Path:
         """Return a server's settings."""
         return self.folders[role] / "rase.toml"
 
@@ -137,7 +142,7 @@ class Installation:
         return {**self.programs, **{agent.program.name: agent.program for agent in self.agents}}
 
     def is_well(self) -> bool:
-        """Return whether all processes work and both servers are ready."""
+        """Return whether all processes work and the servers are ready."""
         if not all(program.is_working for program in self.all_programs().values()):
             return False
         try:
@@ -145,12 +150,12 @@ class Installation:
         except OSError:
             return False
 
-    def rows(self, role: Role, query: str) -> list[tuple[Any, ...]]:
+    def rows(self, role: str, query: str) -> list[tuple[Any, ...]]:
         """Return what is in a server's database."""
         return server_rows(self.database(role), self._postgres, role=role, query=query)
 
     @contextmanager
-    def locked(self, role: Role) -> Iterator[None]:
+    def locked(self, role: str) -> Iterator[None]:
         """Keep all tables of a server's PostgreSQL schema from everybody else for a while."""
         if self._postgres is None:
             raise ValueError("the store must be PostgreSQL.")
@@ -161,7 +166,7 @@ class Installation:
             yield
             connection.rollback()
 
-    def database(self, role: Role) -> Path:
+    def database(self, role: str) -> Path:
         """Return the file of a server's state."""
         return self.folders[role] / f"{role}.db"
 
@@ -171,11 +176,7 @@ class Installation:
         Raises:
             OSError: If the shuffler does not answer.
         """
-        keys = {
-            role: read_signing_key(folder / "keys/signing.key", role=role).public_bytes()
-            for role, folder in self.folders.items()
-        }
-        pinned = PinnedKeys(keys[Role.FUSION], keys[Role.SHUFFLER])
+        pinned = self.pinned()
         answers = [fetch(self.url(Role.SHUFFLER), path) for path in _DOCUMENTS]
         if any(answer.status != 200 for answer in answers):
             raise ConnectionError("the shuffler is not ready.")
@@ -184,6 +185,15 @@ class Installation:
             SignedCampaign.from_bytes(campaign, pinned).campaign,
             SignedKeyset.from_bytes(keyset, pinned).keyset,
         )
+
+    def pinned(self) -> PinnedKeys:
+        """Return the public signing keys."""
+        fusion, shuffler = (
+            read_signing_key(self.folders[role] / "keys/signing.key", role=role).public_bytes()
+            for role in (Role.FUSION, Role.SHUFFLER)
+        )
+        registrar = read_secret_key(self.folders[REGISTRAR] / "keys/signing.key", "the registrar's")
+        return PinnedKeys(fusion, shuffler, public_key_of(registrar))
 
     def rotate(self, role: Role) -> None:
         """Renew a server's opening key as its guide says, while everything runs.
@@ -211,10 +221,35 @@ class Installation:
         command = [_MOUNT, "-o", f"remount,{how}", str(self.disks[name])]
         subprocess.run(command, check=True)
 
-    def tokens(self, count: int) -> list[str]:
-        """Return tokens that enrol devices."""
-        config = self.config(Role.SHUFFLER)
-        return rase("shuffler", "enrol", "--config", config, "--count", count).split()
+    def admissions(self, count: int) -> list[tuple[str, str]]:
+        """Return the token of the shuffler's operator and the approval of the registrar's."""
+        commands = {Role.SHUFFLER: ("shuffler", "enrol"), REGISTRAR: ("registrar", "approve")}
+        tokens, approvals = (
+            rase(*command, "--config", self.config(name), "--count", count).split()
+            for name, command in commands.items()
+        )
+        return list(zip(tokens, approvals, strict=True))
+
+    def enrolled(self, count: int) -> tuple[list[str], Wallets]:
+        """Enrol made-up devices; return their credentials, and what holds their tokens."""
+        secrets = [token_bytes(32) for _ in range(count)]
+        credentials = [
+            enrolled(
+                secret,
+                shuffler=self.url(Role.SHUFFLER),
+                registrar=self.url(REGISTRAR),
+                token=token,
+                approval=approval,
+            )
+            for secret, (token, approval) in zip(secrets, self.admissions(count), strict=True)
+        ]
+        wallets = Wallets(
+            secrets,
+            registrar=self.proxies[REGISTRAR].url,
+            campaign=self.agreed()[0].id,
+            pinned=self.pinned(),
+        )
+        return credentials, wallets
 
     def subscriber(self) -> str:
         """Return the token of a new subscriber."""
@@ -235,9 +270,11 @@ class Installation:
         more = {
             Role.SHUFFLER: f"lease_s = {LEASE_S}\n",
             Role.FUSION: f"keep_values_s = {_KEEP_S}\nsettle_s = {_SETTLE_S}\nworkers = 0\n",
+            # Whoever enrols once the campaign is published still reaches the first window.
+            REGISTRAR: "lead_s = 6\n",
         }
         for role, lines in more.items():
-            path, section = self.config(role), _CONFIGURED[role]
+            path, section = self.config(role), f"[{role}]"
             text = path.read_text().replace(section, f"{section}\n{lines}", 1)
             if role is Role.FUSION:
                 text += "\n[fusion.limits]\nquestions_per_minute = 100000\n"
@@ -260,14 +297,15 @@ class Installation:
         shutil.copytree(aside, path, dirs_exist_ok=True)
 
     def _serve(self) -> None:
-        shuffler, fusion = (str(self.config(role)) for role in (Role.SHUFFLER, Role.FUSION))
+        shuffler, fusion, registrar = (str(self.config(name)) for name in SERVERS)
         commands = {
             "intake": ["shuffler", "run", "--part", "intake", "--config", shuffler],
             "closer": ["shuffler", "run", "--part", "closer", "--config", shuffler],
             "fusion": ["fusion", "run", "--config", fusion],
+            "registrar": ["registrar", "run", "--config", registrar],
         }
         for name, arguments in commands.items():
-            role = Role.FUSION if name == "fusion" else Role.SHUFFLER
+            role = name if name in SERVERS else Role.SHUFFLER
             variables = {
                 f"RASE_{role.upper()}__PORT": str(self._ports[role]),
                 **self._variables.get(name, {}),
@@ -302,16 +340,18 @@ class Installation:
         rase("fusion", "publish-keys", keys, "--config", folder / "rase.toml")
 
     def _enrol(self, count: int, broker: "Mosquitto | None", disk_mb: int | None) -> None:
-        for number, token in enumerate(self.tokens(count) if count else []):
+        for number, given in enumerate(self.admissions(count) if count else []):
             folder = self.folder / f"device-{number}"
             shutil.copytree(self.folder / "installed/device", folder)
             (folder / "power.csv").write_text("power_w\n" + f"{1000 + number}\n" * 100_000)
             settings = folder / "device.toml"
             text = settings.read_text().replace('kind = "stdin"', _SOURCE)
             settings.write_text(text)
-            given = self.folder / "token"
-            given.write_text(token)
-            rase("device", "enrol", "--folder", folder, "--token-file", given)
+            files: list[object] = []
+            for name, word in zip(("token", "approval"), given, strict=True):
+                (self.folder / name).write_text(word)
+                files += [f"--{name}-file", self.folder / name]
+            rase("device", "enrol", "--folder", folder, *files)
             if broker is not None and number % 2:
                 # From now on there is no way to the shuffler but the broker.
                 text = text.replace(self.proxies[Role.SHUFFLER].url, "http://127.0.0.1:1")
@@ -325,7 +365,7 @@ class Installation:
 
 
 def server_rows(
-    file: Path, postgres: PostgresAddress | None, *, role: Role, query: str
+    file: Path, postgres: PostgresAddress | None, *, role: str, query: str
 ) -> list[tuple[Any, ...]]:
     """Return what is in a server's database: its file, or its schema of PostgreSQL if given."""
     database: Database

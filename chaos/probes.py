@@ -3,7 +3,6 @@
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
-from secrets import token_bytes
 
 import httpx
 
@@ -11,7 +10,6 @@ from chaos.installation import Installation
 from rase.campaign import Campaign
 from rase.clock import SystemClock
 from rase.errors import RaseError
-from rase.wire.agreement import Agreement, Applicant
 from rase.wire.frames import authorization_of
 from rase.wire.keys import Keyset, Role
 from rase.wire.messages import Content
@@ -23,7 +21,8 @@ __all__ = ["Probes", "Report"]
 
 _TIMEOUT_S = 5.0
 _FRESH_S = 1.0
-_REFUSALS = ("round-closed", "outdated-config")
+_OUTDATED = ("outdated-config", "other-keyset")
+_REFUSALS = ("round-closed", *_OUTDATED)
 _PATIENCE = ("unavailable", "round-not-open", "too-many")
 
 
@@ -36,6 +35,7 @@ class Report:
         place: The grid place inside.
         device: Whose.
         wire: Its bytes, the same at every attempt as long as the keys are.
+        token: What it counts by.
         fate: "waiting", "acknowledged", "refused", or "unknown" if an attempt may have arrived
             although no answer came back.
     """
@@ -44,6 +44,7 @@ class Report:
     place: int
     device: int
     wire: bytes = field(repr=False)
+    token: bytes = field(repr=False)
     fate: str = "waiting"
     may_have_arrived: bool = False
 
@@ -60,8 +61,9 @@ class Probes:
         self._installation = installation
         self._url = installation.proxies[Role.SHUFFLER].url
         self._stop = threading.Event()
-        self._credentials = [self._enrolled(token) for token in installation.tokens(count)]
+        self._credentials, self._wallets = installation.enrolled(count)
         self._agreed: tuple[Campaign, Keyset] = installation.agreed()
+        self._wallets.keep_full()
         self.reports: list[Report] = []
         self.answers: Counter[str] = Counter()
         self.unexplained: list[str] = []
@@ -85,15 +87,9 @@ class Probes:
     def stop(self) -> None:
         """Let no device begin another round, and wait until all know what became of theirs."""
         self._stop.set()
+        self._wallets.stop()
         for thread in self._threads:
             thread.join(60)
-
-    def _enrolled(self, token: str) -> str:
-        device = Applicant(token, token_bytes(32))
-        url = self._installation.url(Role.SHUFFLER)
-        asked = device.application._asdict()
-        answer = httpx.post(f"{url}/v1/enrolments", json=asked, timeout=_TIMEOUT_S)
-        return device.credential(Agreement(**answer.json()))
 
     def _keep_fresh(self) -> None:
         while not self._stop.wait(_FRESH_S):
@@ -112,24 +108,30 @@ class Probes:
                 if ended > last and not self._stop.is_set():
                     last = ended
                     place = (997 * ended + 31 * number) % self.campaign.steps
-                    newest = Report(ended, place, number, self._sealed(ended, place))
-                    waiting.append(newest)
-                    self.reports.append(newest)
+                    token = self._wallets.take(number, ended)
+                    # Without one a device has nothing to send.
+                    if token is not None:
+                        wire = self._sealed(ended, place, token)
+                        newest = Report(ended, place, number, wire, token)
+                        waiting.append(newest)
+                        self.reports.append(newest)
                 # The newest is sent even if acknowledged: an answer may always get lost.
                 for one in {id(report): report for report in (*waiting, newest) if report}.values():
                     self._send(client, one)
                 waiting = [report for report in waiting if report.fate == "waiting"]
                 self._stop.wait(0.05)
 
-    def _sealed(self, round: int, place: int, *, is_anew: bool = False) -> bytes:
-        """Seal as a device does: for the keys of the round's end, or of now if they are over."""
+    def _sealed(self, round: int, place: int, token: bytes, *, is_anew: bool = False) -> bytes:
+        """Seal as a device does: anew for the shuffler's key of now."""
         campaign, keyset = self._agreed
-        moment_s = SystemClock().now_s() if is_anew else float(campaign.round_end_s(round))
+        end_s = float(campaign.round_end_s(round))
+        moment_s = SystemClock().now_s() if is_anew else end_s
         return seal_report(
-            Content(round, place),
+            Content(round, place, 0, token),
             campaign_hash=campaign_hash(campaign),
             shuffler=keyset.active(Role.SHUFFLER, now_s=moment_s),
-            fusion=keyset.active(Role.FUSION, now_s=moment_s),
+            fusion=keyset.active(Role.FUSION, now_s=end_s),
+            keyset=keyset.version,
         )
 
     def _send(self, client: httpx.Client, report: Report) -> None:
@@ -157,9 +159,9 @@ class Probes:
             problem = Problem.from_json(answer.content).type.name
         except (RaseError, ValueError):
             problem = "?"
-        if problem == "outdated-config" and not report.may_have_arrived:
+        if problem in _OUTDATED and not report.may_have_arrived:
             # As a device does: the same place, sealed for the keys of now.
-            report.wire = self._sealed(report.round, report.place, is_anew=True)
+            report.wire = self._sealed(report.round, report.place, report.token, is_anew=True)
         elif problem in _REFUSALS:
             report.fate = "unknown" if report.may_have_arrived else "refused"
         elif problem not in _PATIENCE:

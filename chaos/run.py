@@ -22,7 +22,7 @@ from rase.wire.keys import Role
 
 __all__ = ["Outcome", "Plan", "run"]
 
-_SERVERS: Final = ("intake", "closer", "fusion")
+_SERVERS: Final = ("intake", "closer", "fusion", "registrar")
 _DISK_MB: Final = 24
 _SETTLE_S: Final = 150.0
 _MAY_GIVE_UP: Final = ("readonly",)

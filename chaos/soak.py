@@ -7,12 +7,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from secrets import token_bytes
 from statistics import median
 from typing import Any, Final
 
 import click
-import httpx
 from benchmarks.loading.generator import request
 
 from chaos.evidence import INSTALLATION
@@ -22,7 +20,6 @@ from chaos.pressure import Pressure
 from chaos.programs import TooLate, until
 from rase.clock import SystemClock
 from rase.lab.provenance import Measurement
-from rase.wire.agreement import Agreement, Applicant
 from rase.wire.frames import authorization_of
 from rase.wire.keys import Role
 from rase.wire.messages import REPORT_TYPE, Content
@@ -95,7 +92,7 @@ class _Soak:
         self._installation = installation
         self._pressure = pressure
         self._port = int(installation.url(Role.SHUFFLER).rpartition(":")[2])
-        self._credentials = [self._enrolled(token) for token in installation.tokens(_DEVICES)]
+        self._credentials, self._wallets = installation.enrolled(_DEVICES)
         self._accepted: dict[int, int] = {}
         self._statuses: Counter[int] = Counter()
         self._slowest_s = 0.0
@@ -109,6 +106,7 @@ class _Soak:
         campaign, keyset = self._installation.agreed()
         watch = threading.Thread(target=self._watch)
         watch.start()
+        self._wallets.keep_full()
         begin_s, last = clock.monotonic_s(), 0
         try:
             while clock.monotonic_s() < begin_s + seconds:
@@ -123,26 +121,27 @@ class _Soak:
         finally:
             lasted_s = clock.monotonic_s() - begin_s
             self._is_over.set()
+            self._wallets.stop()
             watch.join()
         return self._judged(lasted_s)
-
-    def _enrolled(self, token: str) -> str:
-        device = Applicant(token, token_bytes(32))
-        url = f"{self._installation.url(Role.SHUFFLER)}/v1/enrolments"
-        answer = httpx.post(url, json=device.application._asdict(), timeout=20)
-        return device.credential(Agreement(**answer.json()))
 
     def _report(self, round: int, campaign: Any, keyset: Any) -> None:
         now_s = SystemClock().now_s()
         keys = {role: keyset.active(role, now_s=now_s) for role in (Role.SHUFFLER, Role.FUSION)}
+        taken = (self._wallets.take(number, round) for number in range(_DEVICES))
+        # Without tokens, as before the first window, there is nothing to send.
+        tokens = [token for token in taken if token is not None]
+        if len(tokens) < _DEVICES:
+            return
         wires = [
             seal_report(
-                Content(round, (997 * round + 31 * number) % campaign.steps),
+                Content(round, (997 * round + 31 * number) % campaign.steps, 0, token),
                 campaign_hash=campaign_hash(campaign),
                 shuffler=keys[Role.SHUFFLER],
                 fusion=keys[Role.FUSION],
+                keyset=keyset.version,
             )
-            for number in range(len(self._credentials))
+            for number, token in enumerate(tokens)
         ]
         requests = [
             request(

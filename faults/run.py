@@ -27,6 +27,11 @@ _NOT_COPIED: Final = ("node_modules", ".hypothesis", ".pytest_cache", "*.orig", 
 _UNSET: Final = ("CI", "PYTEST_ADDOPTS", "RASE_SKIPPED", "COVERAGE_PROCESS_START")
 _CHOSEN: Final = "not slow and not homeassistant"
 _FAILED: Final = re.compile(r"^FAILED (\S+)", re.MULTILINE)
+# Of these a test fails whatever the fault says: what was planted is no fault, but broken code.
+_BROKEN: Final = re.compile(
+    r"^E .*?\b((?:Name|UnboundLocal|Attribute|Syntax|Indentation|Import|ModuleNotFound)Error: .*)",
+    re.MULTILINE,
+)
 _LINES_SHOWN: Final = 12
 _PATIENCE_S: Final = 10.0
 
@@ -73,7 +78,7 @@ class Runner:
         """Plant a fault into a copy, and run its tests there.
 
         A fault counts as caught only if a test ran and failed. A test that cannot be collected, an
-        unknown name or a failing fixture is an error.
+        unknown name in it or in what was planted, or a failing fixture is an error.
         """
         try:
             with _copied(self._root) as copy:
@@ -108,6 +113,9 @@ class Runner:
         code, output, seconds = self._finished(command, copy, environment)
         failed = _FAILED.search(output)
         if code == 1 and failed:
+            if broken := _BROKEN.search(output):
+                detail = f"the test fails because the code does not run: {broken[1]}"
+                return Outcome(fault, "error", None, seconds, detail)
             return Outcome(fault, "caught", failed[1], seconds)
         if code == 0:
             return Outcome(fault, "not caught", None, seconds)

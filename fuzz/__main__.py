@@ -28,7 +28,6 @@ ROOMS: Final = (
     "device",
     "fusion",
     "lab/readers.py",
-    "lab/readers.py",
     "service",
     "shuffler",
     "subscriber",

@@ -159,6 +159,7 @@ def _sealed() -> bytes:
         campaign_hash=CAMPAIGN_HASH,
         shuffler=opening_key(Role.SHUFFLER).config(**_TIMES),
         fusion=opening_key(Role.FUSION).config(**_TIMES),
+        keyset=1,
     )
 
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from fuzz.scratch import written
 from rase.errors import DataError
-from rase.lab.readers import RefitFiles, WideTable
+from rase.lab.readers import RefitFiles
+from rase.tables.columns import Hints
 from rase.tables.groups import read_edges
 from rase.tables.rows import Rows
 from rase.tables.source import open_source
@@ -36,7 +37,7 @@ def read_table(data: bytes) -> None:
 def read_wide(data: bytes) -> None:
     """Read a table with a column for each device."""
     with suppress(DataError):
-        for rows in WideTable(written("wide", data)).batches():
+        for rows in open_source(written("wide", data), hints=Hints(form="wide")).batches():
             _check(rows)
 
 

@@ -245,4 +245,5 @@ def _inner() -> tuple[Any, Any, bytes, InnerOpener]:
 
 @functools.cache
 def _pinned() -> PinnedKeys:
-    return PinnedKeys(*(signing_key(role).public_bytes() for role in (Role.FUSION, Role.SHUFFLER)))
+    fusion, shuffler = (signing_key(role) for role in (Role.FUSION, Role.SHUFFLER))
+    return PinnedKeys(fusion.public_bytes(), shuffler.public_bytes(), bytes(32))

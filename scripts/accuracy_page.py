@@ -26,7 +26,7 @@ forecast skill (at least) | covered | forecast error |
 _TABLE = re.compile(re.escape(_HEAD) + r"(?:\|.*\n)*")
 _COUNTS = re.compile(r"(?<=\n## In numbers\n\n)(?:[-\s].*\n)+?(?=\n## )")
 # Benchmarks that make a table of their own out of what they kept.
-_TABLES = ("coverage", "together", "windows", "ranges", "distribution")
+_TABLES = ("coverage", "together", "windows", "ranges", "distribution", "aggregates", "answers")
 # Rows may be kept under the name that the estimator had when they were measured.
 _NAMES = {"auto": "tracked"}
 _WISHED = (0.92, 0.98)
@@ -105,9 +105,11 @@ def renewed(text: str, found: Sequence[Cell]) -> str:
 def filled(text: str) -> str:
     """Return the page with the tables that other benchmarks make, each below its own head."""
     for name in _TABLES:
-        lines = _benchmark(name).table(_kept(name))
-        start = text.index(lines[0])
-        text = text[:start] + "\n".join(lines) + text[text.index("\n\n", start) :]
+        benchmark, kept = _benchmark(name), _kept(name)
+        several = getattr(benchmark, "tables", None)
+        for lines in [benchmark.table(kept)] if several is None else several(kept):
+            start = text.index(lines[0])
+            text = text[:start] + "\n".join(lines) + text[text.index("\n\n", start) :]
     return text
 
 

@@ -17,6 +17,8 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 OLDEST = (3, 11)
@@ -124,9 +126,21 @@ def prepare(profile: str) -> None:
     say("Installing the project ...")
     # Editable, built by the locked setuptools: nothing is fetched here.
     offline = ["--no-index", "--no-deps", "--no-build-isolation"]
-    pip([*offline, "--editable", "."], total=0)
+    with alone():
+        pip([*offline, "--editable", "."], total=0)
     STAMP.write_text("".join(f"{k} {v}\n" for k, v in wanted.items()), encoding="utf-8")
     say(f"Ready in {time.monotonic() - start:.0f} s.")
+
+
+@contextmanager
+def alone() -> "Iterator[None]":
+    """Wait for other calls of this program here: all build the kernels into the same folder."""
+    with (ROOT / "setup.py").open() as file:
+        with suppress(ImportError):  # only POSIX has it
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def read_stamp() -> "dict[str, str]":

@@ -20,7 +20,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from scripts.house.additions import AGGREGATE, LAW
-from scripts.house.code import lonely, modules_of, rooms_of, shape_of
+from scripts.house.code import Module, lonely, modules_of, rooms_of, shape_of
 from scripts.house.concepts import concepts_of, problems
 from scripts.house.language import find_banned, participles, pending_problems, words_of
 from scripts.house.way import forwards, way_of_round, way_of_run
@@ -42,9 +42,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print all as JSON")
     options = parser.parse_args(arguments)
     asked = tomllib.loads(LIMITS.read_text(encoding="utf-8"))
-    found = measures(SOURCE, asked["concepts"]) | language(
-        ROOT, tomllib.loads(WORDS.read_text(encoding="utf-8"))
-    )
+    modules = modules_of(SOURCE)
+    listed = tomllib.loads(WORDS.read_text(encoding="utf-8"))
+    found = measures(SOURCE, modules, asked["concepts"]) | language(ROOT, modules, listed)
     wrong = over(found, asked["limits"])
     if options.json:
         print(json.dumps({**found, "over": wrong}, indent=1))
@@ -55,9 +55,10 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if options.check and wrong else 0
 
 
-def measures(source: Path, concepts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def measures(
+    source: Path, modules: Sequence[Module], concepts: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """Return every measure of a source tree, by name."""
-    modules = modules_of(source)
     shape = shape_of(modules)
     way, live = way_of_run(source), way_of_round(source)
     listed = concepts_of(concepts)
@@ -79,9 +80,8 @@ def measures(source: Path, concepts: Sequence[Mapping[str, Any]]) -> dict[str, A
     }
 
 
-def language(root: Path, listed: Mapping[str, Any]) -> dict[str, Any]:
+def language(root: Path, modules: Sequence[Module], listed: Mapping[str, Any]) -> dict[str, Any]:
     """Return the measures of the language: banned words, and names that are bare participles."""
-    modules = modules_of(root / "src/rase")
     banned = list(find_banned(root, words_of(listed["words"])))
     return {
         "banned_words": len(banned),

@@ -18,7 +18,10 @@ FLAGS = "-g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-saniti
 
 
 INSTRUCTIONS = {0: "plain C", 1: "up to AVX2", 2: "up to AVX-512"}
-TESTS = ["tests/kernels", "tests/shuffle/test_mallows.py", "tests/laws/test_twins.py"]
+TESTS = [
+    *("tests/kernels", "tests/shuffle/test_mallows.py", "tests/laws/test_twins.py"),
+    "tests/series/test_compiled.py",
+]
 
 
 def main() -> int:

@@ -2,11 +2,11 @@
 
 Usage: python -m scripts.suite PART ... [-- ARGUMENT OF PYTEST ...]
 
-Parts: check (style, types, imports), unit (with coverage and its gates), system, spark. All tests
-that are asked for run in one pool of processes (tests/pool.py). What is printed goes to
-build/suite/check.log and tests.log, and is shown at the end of each. What is skipped, the slowest
-files and the slowest fixtures come last. The exit code is 0 only if everything and every gate
-passed.
+Parts: check (style, types, imports), unit (with coverage and its gates), system, spark, lint. All
+tests that are asked for run in one pool of processes (tests/pool.py). What is printed goes to
+build/suite/check.log, tests.log and lint.log, and is shown at the end of each. What is skipped, the
+slowest files and the slowest fixtures come last. The exit code is 0 only if everything and every
+gate passed.
 
 More processes than cores run at the same time, on purpose: while tests of the system wait for
 sockets, disks and clocks, others compute.
@@ -30,7 +30,8 @@ from tests.tiers import SPARK, SYSTEM
 __all__ = ["PARTS", "command_of", "gates", "main", "summary"]
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("check", "unit", "system", "spark")
+TARGETS = ("check", "lint")  # of make, beside the tests
+PARTS = ("check", "unit", "system", "spark", "lint")
 LOGS = ROOT / "build/suite"
 SKIPPED = LOGS / "skipped.jsonl"
 TIMES = LOGS / "times.jsonl"
@@ -78,9 +79,9 @@ def main(arguments: Sequence[str]) -> int:
         old.unlink(missing_ok=True)
     parts: list[Part] = []
     try:
-        if "check" in names:
-            parts.append(_begin("check", ["make", "--no-print-directory", "check"]))
-        if tiers := [name for name in names if name != "check"]:
+        make = ["make", "--no-print-directory"]
+        parts += [_begin(name, [*make, name]) for name in TARGETS if name in names]
+        if tiers := [name for name in names if name not in TARGETS]:
             parts.append(_begin("tests", command_of(tiers, given)))
         failed = _wait(parts)
     except KeyboardInterrupt:

@@ -9,6 +9,7 @@ not pytest-xdist.
 """
 
 import atexit
+import gc
 import os
 import signal
 import sys
@@ -91,6 +92,9 @@ class _Pool:
 
     def run(self, count: int) -> None:
         """Run all groups; return when each process has ended."""
+        # Hundreds of megabytes of tests and modules, which no search for garbage need read again:
+        # that would take time in each process, and a copy of each page that they share.
+        gc.freeze()
         try:
             for _ in range(min(count, len(self._groups))):
                 self._start()

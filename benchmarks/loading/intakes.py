@@ -51,7 +51,7 @@ class Served:
 
     def requests(self, fleet: Fleet, round: int) -> list[bytes]:
         """Return a report of each device; intake opens none, so none is really sealed."""
-        header = Header(fleet.openers[Role.SHUFFLER].id, fleet.hash[:8], round).to_bytes()
+        header = Header(fleet.openers[Role.SHUFFLER].id, fleet.hash[:8], round, 1).to_bytes()
         size = REPORT_SIZES[X25519] - len(header)
         sealed = [(header + os.urandom(size), one) for one in self.credentials]
         return [
@@ -66,7 +66,7 @@ class Served:
 
     def gateway_requests(self, fleet: Fleet, round: int, *, size: int) -> list[bytes]:
         """Return a report of each device, so many in a request, as a gateway sends them."""
-        header = Header(fleet.openers[Role.SHUFFLER].id, fleet.hash[:8], round).to_bytes()
+        header = Header(fleet.openers[Role.SHUFFLER].id, fleet.hash[:8], round, 1).to_bytes()
         length = REPORT_SIZES[X25519] - len(header)
         pairs = [
             [handle_of(one), frame_of(header + os.urandom(length), one)] for one in self.credentials
@@ -118,6 +118,7 @@ def prepared(folder: Path, fleet: Fleet, *, devices: int, address: DatabaseAddre
         '[shuffler]\ndatabase_file = "address"\nsigning_key_file = "signing.key"\n'
         'opening_key_files = ["opening.key"]\nfusion_url = "http://127.0.0.1:1"\nport = 0\n'
         f'fusion_key = "{fleet.pinned.fusion.hex()}"\n'
+        f'registrar_key = "{fleet.pinned.registrar.hex()}"\n'
         "[shuffler.policy]\nmax_epsilon = 30\nmax_window_budget = 1000\nmin_k_min = 2\n"
     )
     return credentials

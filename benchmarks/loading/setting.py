@@ -1,14 +1,19 @@
 """A fleet for the benchmarks of the servers: keys, a campaign, enrolled devices, sealed reports."""
 
+import base64
 import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
+from hashlib import sha384
 from itertools import chain
 from multiprocessing import get_context
 from typing import Any, Final
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, utils
 
 from rase.campaign import Campaign
 from rase.clock import FakeClock
@@ -18,6 +23,7 @@ from rase.fusion.intake import Intake
 from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
+from rase.fusion.token_keys import TokenKeys
 from rase.service.telemetry import Telemetry
 from rase.shuffler.closer import Closer
 from rase.shuffler.documents import Countersigner, Policy, load_documents
@@ -30,10 +36,19 @@ from rase.shuffler.release import Releaser
 from rase.storage.interface import Database, Transaction
 from rase.wire import cbor
 from rase.wire.agreement import Applicant
+from rase.wire.issuing import Issuer
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
 from rase.wire.messages import Content
 from rase.wire.seal import seal_report
-from rase.wire.signed import PinnedKeys, campaign_bytes, campaign_hash, signature_of
+from rase.wire.signed import (
+    PinnedKeys,
+    campaign_bytes,
+    campaign_hash,
+    public_key_of,
+    sign_with,
+    signature_of,
+)
+from rase.wire.tokens import SignedTokenKey, TokenKey, certificate_input, token_keys_bytes
 
 __all__ = ["CAMPAIGN", "FIRST", "Fleet", "Shuffler", "centre_of", "cores", "pool", "sealed"]
 
@@ -81,6 +96,8 @@ class Fleet:
     signers: dict[Role, SigningKey] = field(
         default_factory=lambda: {role: SigningKey.generate(role) for role in Role}
     )
+    registrar: bytes = field(default_factory=lambda: os.urandom(32), repr=False)
+    issuing: bytes = field(default_factory=lambda: Issuer.generate().to_der(), repr=False)
 
     @property
     def hash(self) -> bytes:
@@ -90,7 +107,16 @@ class Fleet:
     @property
     def pinned(self) -> PinnedKeys:
         """The public signing keys."""
-        return PinnedKeys(*(self.signers[role].public_bytes() for role in (_FUSION, _SHUFFLER)))
+        return PinnedKeys(
+            self.signers[_FUSION].public_bytes(),
+            self.signers[_SHUFFLER].public_bytes(),
+            public_key_of(self.registrar),
+        )
+
+    @property
+    def modulus(self) -> bytes:
+        """The key that tokens are signed by."""
+        return _issuer(self.issuing).modulus.to_bytes(256, "big")
 
     @property
     def keyset(self) -> Keyset:
@@ -103,15 +129,49 @@ class Fleet:
         configs = {role: key.config(**_FOR_EVER) for role, key in self.openers.items()}
         return [
             seal_report(
-                Content(round, place),
+                Content(round, place, 0, self.token()),
                 campaign_hash=self.hash,
                 shuffler=configs[_SHUFFLER],
                 fusion=configs[_FUSION],
+                keyset=1,
             )
             for place in places
         ]
 
+    def token(self) -> bytes:
+        """Return a fresh token, as blind signing gives it, signed in one step."""
+        nonce = os.urandom(32)
+        digest = sha384(nonce).digest()
+        return nonce + _issuer(self.issuing).key.sign(
+            digest, _PSS, utils.Prehashed(hashes.SHA384())
+        )
 
+    def token_keys(self) -> bytes:
+        """Return the document of the one window, whose tokens count in every round."""
+        key = TokenKey(
+            campaign=self.campaign.id,
+            first_round=FIRST,
+            last_round=2**32 - 1,
+            reports=1,
+            issue_until_s=1,
+            modulus=self.modulus,
+        )
+        own = sign_with(self.registrar, key.signing_input("registrar"))
+        theirs = self.signers[_SHUFFLER].sign(key.signing_input("shuffler"))
+        return token_keys_bytes([SignedTokenKey(key, own, theirs).to_bytes()])
+
+    def certificate(self, device_key: bytes) -> str:
+        """Return the registrar's certificate of a device's key."""
+        signed = sign_with(self.registrar, certificate_input(device_key))
+        return base64.urlsafe_b64encode(signed).decode()
+
+
+@cache
+def _issuer(data: bytes) -> Issuer:
+    return Issuer.from_der(data)
+
+
+_PSS: Final = padding.PSS(padding.MGF1(hashes.SHA384()), 48)
 _FUSION, _SHUFFLER = Role.FUSION, Role.SHUFFLER
 
 
@@ -159,8 +219,15 @@ class Shuffler:
         with self.database.transaction() as transaction:
             once = _Within(transaction)
             for token in tokens:
-                device = Applicant(token, os.urandom(32))
-                agreement = enrol(once, device.application, now_s=now_s)
+                secret = os.urandom(32)
+                device = Applicant(token, secret)
+                agreement = enrol(
+                    once,
+                    device.application,
+                    now_s=now_s,
+                    certificate=self.fleet.certificate(public_key_of(secret)),
+                    pinned=self.fleet.pinned,
+                )
                 self.credentials.append(device.credential(agreement))
         return self.credentials
 
@@ -250,7 +317,13 @@ def centre_of(
     return FusionCentre(
         database=database,
         clock=clock,
-        intake=Intake(database, clock, pinned=fleet.pinned, opener=opener),
+        intake=Intake(
+            database,
+            clock,
+            pinned=fleet.pinned,
+            opener=opener,
+            token_keys=TokenKeys(database, clock, pinned=fleet.pinned, fetch=fleet.token_keys),
+        ),
         rounds=Rounds(database, clock),
         questions=Questions(database),
         **more,

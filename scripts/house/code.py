@@ -11,6 +11,8 @@ from pathlib import Path
 __all__ = ["Module", "Room", "Shape", "lonely", "modules_of", "rooms_of", "shape_of"]
 
 _ROOT_ROOM = "(root)"
+# Where a statement holds others.
+_BLOCKS = ("body", "orelse", "handlers", "finalbody", "cases")
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,15 @@ class Module:
         return ast.parse(self.text)
 
     @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """The module and its statements, also those within others; no statement is in a value."""
+        found: list[ast.AST] = [self.tree]
+        for node in found:
+            for block in _BLOCKS:
+                found += getattr(node, block, ())
+        return found
+
+    @cached_property
     def lines(self) -> int:
         """How many lines it has."""
         return self.text.count("\n")
@@ -42,17 +53,18 @@ class Module:
     @cached_property
     def statements(self) -> int:
         """How many statements it has; a docstring is none."""
-        docstrings = {id(body) for body in _docstrings(self.tree)}
-        return sum(
-            isinstance(node, ast.stmt) and id(node) not in docstrings
-            for node in ast.walk(self.tree)
-        )
+        return sum(isinstance(node, ast.stmt) for node in self.nodes) - len(self.docstrings)
+
+    @cached_property
+    def docstrings(self) -> list[ast.stmt]:
+        """Those of the module, of its classes and of its functions."""
+        return list(_docstrings(self.nodes))
 
     @cached_property
     def code_lines(self) -> int:
         """How many lines hold code: neither empty, nor a comment, nor a docstring."""
         documented: set[int] = set()
-        for node in _docstrings(self.tree):
+        for node in self.docstrings:
             documented.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         return sum(
             bool(line.strip()) and not line.lstrip().startswith("#") and number not in documented
@@ -64,7 +76,7 @@ class Module:
         """How many lines each function has, without decorators."""
         return [
             (node.end_lineno or node.lineno) - node.lineno + 1
-            for node in ast.walk(self.tree)
+            for node in self.nodes
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         ]
 
@@ -157,7 +169,7 @@ def lonely(modules: Sequence[Module], package: str = "rase") -> list[str]:
 
 
 def _imports(module: Module, names: set[str], package: str) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             asked = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -170,8 +182,8 @@ def _imports(module: Module, names: set[str], package: str) -> Iterator[str]:
                 yield short
 
 
-def _docstrings(tree: ast.Module) -> Iterator[ast.stmt]:
-    for node in ast.walk(tree):
+def _docstrings(nodes: Sequence[ast.AST]) -> Iterator[ast.stmt]:
+    for node in nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0] if node.body else None
             if (

@@ -175,7 +175,7 @@ def participles(modules: Sequence[Module]) -> list[str]:
     return [
         f"{module.name}:{node.name}"
         for module in modules
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and is_participle(node.name)
     ]
 

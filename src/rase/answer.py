@@ -5,6 +5,7 @@ without NumPy, because subscribers read it.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Final
@@ -19,6 +20,7 @@ __all__ = [
     "QuantileAnswer",
     "ShareAnswers",
     "rounded_alike",
+    "without_infinities",
 ]
 
 SCHEMA_VERSION: Final = 2
@@ -55,6 +57,17 @@ class Answer:
         final: Whether it stays as it is.
         verdict: Whether the rounds up to this one differ by more than noise, in words; None where
             that cannot be said.
+        moves: Whether the verdict is that they do; None likewise.
+        would_show: How far they would have to differ, as a standard deviation, to be noticed in 9
+            of 10 cases; None likewise.
+        half_by_devices: With how many devices half of that would show. This and what follows is
+            None where they move, or nothing can be advised.
+        half_by_width: With how wide a range it would.
+        half_by_round_s: With how long a round, in seconds, if its one report has the budget of all
+            rounds that it replaces.
+        half_by_epsilon: With which budget of a report.
+        half_by_shuffled_epsilon: What such a report gives away towards the fusion centre, where
+            that is promised.
         local_epsilon: The largest privacy loss of one device by what the answer is over, whoever
             collects the reports: both servers together included.
         shuffled_epsilon: The same towards the fusion centre and subscribers, who see shuffled
@@ -86,6 +99,13 @@ class Answer:
     revision: int = 0
     final: bool = True
     verdict: str | None = None
+    moves: bool | None = None
+    would_show: float | None = None
+    half_by_devices: int | None = None
+    half_by_width: float | None = None
+    half_by_round_s: int | None = None
+    half_by_epsilon: float | None = None
+    half_by_shuffled_epsilon: float | None = None
     local_epsilon: float | None = None
     shuffled_epsilon: float | None = None
     delta: float | None = None
@@ -218,6 +238,22 @@ class Difference:
 
 FIELDS: Final = tuple(one.name for one in fields(Answer))
 _values_of: Final = attrgetter(*FIELDS)
+
+
+def without_infinities(value: Any) -> Any:
+    """Return plain values with None for every number that JSON cannot say: infinite, or none.
+
+    Example:
+        >>> without_infinities({"error": math.inf, "days": (0.5, math.nan)})
+        {'error': None, 'days': [0.5, None]}
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: without_infinities(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_infinities(item) for item in value]
+    return value
 
 
 def rounded_alike(*numbers: float, error: float) -> list[str]:

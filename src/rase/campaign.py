@@ -18,7 +18,6 @@ from rase.validation import CampaignInvalid, Mistakes, quote_value
 
 __all__ = [
     "KEMS",
-    "MAX_BOUNDS",
     "MAX_DELTA",
     "MAX_LABELS",
     "MIN_DELTA",
@@ -42,7 +41,6 @@ _SHUFFLE_FIELDS = ("method", "alpha", "groups")
 _MAX_CLAIMS = 256
 # Besides "other", whose number on the wire is 0.
 MAX_LABELS: Final = 15
-MAX_BOUNDS: Final = 63
 # A ledger counts billionths of epsilon; deltas beyond the ends are nobody's promise.
 MIN_SHUFFLED: Final = 1e-9
 MIN_DELTA: Final = 1e-12

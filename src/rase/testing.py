@@ -5,7 +5,9 @@ chance take a seed and state their false-alarm rate.
 """
 
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +16,21 @@ from rase.counts.counts import Counts, as_counts
 from rase.counts.estimate import Estimate
 from rase.counts.registry import Estimator
 from rase.errors import NotIdentifiable
+from rase.kernels.fixed import WORD
 from rase.kernels.words import SeededRandom
-from rase.laws.randomizer import RangeRandomizer
+from rase.laws.law import Law
+from rase.laws.randomizer import Randomizer, RangeRandomizer
 from rase.shuffle.release import Shuffler
 
-__all__ = ["check_estimator", "check_randomizer", "check_shuffler"]
+__all__ = ["check_estimator", "check_randomizer", "check_shuffler", "compare_draws"]
 
 # Two-sided normal tail of one check in a billion.
 _LIMIT = 6.2
+# Were the statistic exactly chi-square, a right device would be called wrong with at most this
+# probability, over all readings together. Counts of 25 come near, and nobody tried so many files.
+_FALSE_ALARM = 1e-9
+# Places with a smaller expected count are taken together.
+_LEAST_EXPECTED = 25.0
 
 
 def check_randomizer(randomizer: RangeRandomizer, *, seed: int = 2026, count: int = 40_000) -> None:
@@ -159,6 +168,83 @@ def check_estimator(estimator: Estimator, *, randomizer: RangeRandomizer, seed: 
         and math.isclose(result.value, counted.value, rel_tol=1e-9, abs_tol=close),
         "counts must say what their reports say",
     )
+
+
+def compare_draws(
+    randomizer: Randomizer, draws: Mapping[Any, Sequence[int]]
+) -> list[dict[str, Any]]:
+    """Compare drawn places with the exact law of each reading.
+
+    The statistic is Pearson's, over places with an expected count of 25 at least; for its tail see
+    Laurent, Massart, Annals of Statistics 2000, lemma 1. A place that the law never draws is wrong
+    at once.
+
+    Args:
+        randomizer: What should have drawn them.
+        draws: The places for each reading.
+
+    Returns:
+        A row for each reading: how many draws, Pearson's statistic, its limit and the verdict.
+    """
+    law, domain = randomizer.law(randomizer.budgets[-1]), randomizer.domain
+    nats = math.log(max(len(draws), 1) / _FALSE_ALARM)
+    rows = []
+    for reading, places in draws.items():
+        expected = _chances(law, *domain.spot(reading))
+        statistic, cells = _pearson(Counter(places), expected, len(places))
+        freedom = max(cells - 1, 0)
+        limit = freedom + 2 * math.sqrt(freedom * nats) + 2 * nats
+        never = sorted(set(places) - expected.keys())
+        verdict = "as the law"
+        if never:
+            verdict = f"place {never[0]} is never drawn by this law"
+        elif not freedom:
+            verdict = "too few draws to compare"
+        elif statistic > limit:
+            verdict = "not as the law"
+        rows.append(
+            {
+                "reading": reading,
+                "draws": len(places),
+                "statistic": round(statistic, 3),
+                "limit": round(limit, 3),
+                "verdict": verdict,
+            }
+        )
+    return rows
+
+
+def _chances(law: Law, index: int, share: int) -> dict[int, float]:
+    """Return how often each place is drawn for a reading between two points."""
+    under = law.weights(index)
+    over = law.weights(index + 1) if share else under
+    part = share / WORD
+    return {
+        place: ((1 - part) * under.get(place, 0) + part * over.get(place, 0)) / WORD
+        for place in sorted(under.keys() | over.keys())
+    }
+
+
+def _pearson(
+    found: Mapping[int, int], chances: Mapping[int, float], count: int
+) -> tuple[float, int]:
+    """Return Pearson's statistic and the number of cells; neighbours with few draws share one."""
+    statistic, cells = 0.0, 0
+    drawn = expected = 0.0
+    left = count * math.fsum(chances.values())
+    for place, chance in chances.items():
+        drawn += found.get(place, 0)
+        expected += count * chance
+        left -= count * chance
+        # The last cell takes what is left, if that would be too little for one of its own.
+        if expected >= _LEAST_EXPECTED and (left >= _LEAST_EXPECTED or left < 1e-6 * count):
+            statistic += (drawn - expected) ** 2 / expected
+            cells += 1
+            drawn = expected = 0.0
+    if expected > 0:
+        statistic += (drawn - expected) ** 2 / expected
+        cells += 1
+    return statistic, cells
 
 
 def _check_law(randomizer: RangeRandomizer, epsilon: float) -> None:

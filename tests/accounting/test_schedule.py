@@ -1,6 +1,7 @@
 """Schedules: whole budgets in turn, equal shares, and reports that are repeated."""
 
 import hashlib
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tests.cases import each_case
 from tests.spending import spend
 
 from rase.accounting.ledger import CampaignLimits, Ledger, OwnerLimits, create_ledger
-from rase.accounting.schedule import EveryRound, Rotate, Schedule, Split
+from rase.accounting.schedule import EveryRound, Rotate, Schedule, Split, Turns
 from rase.errors import BudgetSpent
 
 OWNER = OwnerLimits(report_epsilon=10, span_epsilon=1000, total_epsilon=10_000)
@@ -162,3 +163,46 @@ def test_short_secrets_are_refused() -> None:
     """A secret that can be guessed is none."""
     with pytest.raises(ValueError, match="secret must have at least 16 bytes, got 3"):
         Rotate(1.0, 24, secret=b"abc", campaign="power")
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcde"), st.integers(1, 5), min_size=1),
+    st.integers(1, 5000),
+    st.binary(min_size=16, max_size=32),
+    st.integers(0, 2**32),
+)
+def test_each_turn_is_of_one_quantity_and_each_cycle_fair(
+    shares: dict[str, int], turn_s: int, secret: bytes, second: int
+) -> None:
+    """Any cycle has exactly the stated turns of each; within a turn nothing changes."""
+    turns, length = Turns(shares, turn_s, secret=secret), sum(shares.values())
+    cycle = second // turn_s // length
+    starts = [(cycle * length + place) * turn_s for place in range(length)]
+    assert Counter(turns.campaign_at(one) for one in starts) == shares
+    start_s = second // turn_s * turn_s
+    assert turns.campaign_at(second) == turns.campaign_at(start_s)
+
+
+def test_devices_take_their_turns_in_orders_of_their_own() -> None:
+    """Of 400 devices about half report power at any moment: 3.3 standard deviations at most."""
+    for turn in range(6):
+        found = sum(
+            Turns({"power": 1, "heat": 1}, 60, secret=device.to_bytes(16, "big")).campaign_at(
+                60 * turn
+            )
+            == "power"
+            for device in range(400)
+        )
+        assert 167 <= found <= 233
+
+
+@each_case(
+    ("shares", "turn_s", "words"),
+    [({}, 1, "shares must"), ({"a": 0}, 1, "turns must"), ({"a": 1}, 0, "turn_s must")],
+)
+def test_turns_that_mean_nothing_are_refused(
+    shares: dict[str, int], turn_s: int, words: str
+) -> None:
+    """By name."""
+    with pytest.raises(ValueError, match=words):
+        Turns(shares, turn_s, secret=bytes(16))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import uvicorn
+from tests.registering import REGISTRAR_KEY, EveryWindow
 
 from rase.campaign import Campaign
 from rase.cli.pages import with_dashboard
@@ -109,14 +110,20 @@ def make(path: Path, *, campaign: Campaign | None = CAMPAIGN) -> tuple[FusionCen
     """Open a fusion centre; a campaign is published if it is not yet."""
     database = open_sqlite(path, migrations="fusion")
     clock = FakeClock(CAMPAIGN.not_before * CAMPAIGN.round_s)
-    pinned = PinnedKeys(FUSION.public_bytes(), SHUFFLER.public_bytes())
+    pinned = PinnedKeys(FUSION.public_bytes(), SHUFFLER.public_bytes(), REGISTRAR_KEY)
     publisher = Publisher(database, clock, key=FUSION, pinned=pinned, countersigner=Signs())
     if campaign is not None:
         publisher.publish(campaign)
     centre = FusionCentre(
         database=database,
         clock=clock,
-        intake=Intake(database, clock, pinned=pinned, opener=BatchOpener([], processes=0)),
+        intake=Intake(
+            database,
+            clock,
+            pinned=pinned,
+            opener=BatchOpener([], processes=0),
+            token_keys=EveryWindow(),
+        ),
         rounds=Rounds(database, clock),
         questions=Questions(database),
         publisher=publisher,

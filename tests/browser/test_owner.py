@@ -95,7 +95,7 @@ def test_switching_on_by_keyboard_comes_after_the_bytes(
         page.clock.pause_at(1000)
         page.get_by_role("link", name="See what would be sent").press("Enter")
         page.wait_for_url("**/payload")
-        expect(page.locator("body")).to_contain_text("A report, 433 bytes")
+        expect(page.locator("body")).to_contain_text("A report, 437 bytes")
         stops, count, unmarked = walked(page)
         assert (stops, unmarked) == (list(range(count)), 0)
         page.get_by_role("button", name="Switch sharing on").press("Enter")

@@ -83,7 +83,7 @@ def kept(tmp_path: Path) -> Kept:
 
 def probes(places: list[int], *, fate: str = "acknowledged") -> Any:
     """Return devices that were told the same of all their reports."""
-    reports = [Report(7, place, number, b"", fate) for number, place in enumerate(places)]
+    reports = [Report(7, place, number, b"", b"", fate) for number, place in enumerate(places)]
     return SimpleNamespace(campaign=CAMPAIGN, reports=reports)
 
 
@@ -157,7 +157,7 @@ def test_an_estimate_whose_reports_are_gone_must_count_as_many(kept: Kept) -> No
     devices = probes(PLACES)
     verdict = check(kept, devices, is_over=True)  # type: ignore[arg-type]
     assert (verdict.unchecked, verdict.lost, verdict.doubled) == (1, 0, 0)
-    devices.reports.append(Report(7, 5, 99, b"", "acknowledged"))
+    devices.reports.append(Report(7, 5, 99, b"", b"", "acknowledged"))
     assert judged(kept, devices) == (1, 0, 0)
     assert judged(kept, probes(PLACES[:-1])) == (0, 1, 0)
 

@@ -64,6 +64,22 @@ def test_table(capsys: Shown) -> None:
     assert "times chance" in shown.err
 
 
+def test_a_table_in_another_dialect(capsys: Shown, folder: Path) -> None:
+    """Tables are read as `rase run` reads them, and what was guessed is printed."""
+    lines = [
+        f"{1 + hour // 24:02}.01.2024 {hour % 24:02}:00;{name};{base + hour % 5},5"
+        for hour in range(120)
+        for name, base in (("a", 10), ("b", 50), ("c", 90))
+    ]
+    text = "\n".join(["Zeitstempel;Gerät;Messwert", *lines])
+    (folder / "table.csv").write_text(text, encoding="utf-16")
+    typed = ["attack", "table.csv", "--config", "rase.toml", "--attack", "bayes"]
+    assert main([*typed, "--dates", "day-first"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[1].startswith("bayes")
+    assert "column 'Messwert' holds the readings." in shown.err
+
+
 def test_document(capsys: Shown) -> None:
     """The JSON document says data, configuration and results; the same seed repeats it."""
     assert attacked("--attack", "bayes", "--json", "--seed", "3") == 0

@@ -15,6 +15,8 @@ OPTIONS = [
     "--campaign=power",
     "--fusion-key=" + "A" * 43,
     "--shuffler-key=" + "A" * 42 + "E",
+    "--registrar=http://127.0.0.1:9",
+    "--registrar-key=" + "B" * 42 + "E",
     "--report-epsilon=1",
     "--span-epsilon=24",
     "--total-epsilon=100",
@@ -23,17 +25,23 @@ OPTIONS = [
 
 @pytest.fixture
 def token(tmp_path: Path) -> str:
-    """The option that names a file with a token."""
+    """The option that names a file with a token, and approval.txt next to it."""
     file = tmp_path / "token"
+    (tmp_path / "approval").write_text("b2.secret-approval\n", encoding="ascii")
     file.write_text("a1.secret-token\n", encoding="ascii")
     return f"--token-file={file}"
+
+
+def approved(token: str) -> str:
+    """Return the option that names the file with an approval."""
+    return f"--approval-file={Path(token.partition('=')[2]).with_name('approval')}"
 
 
 @pytest.fixture
 def folder(tmp_path: Path, token: str, capsys: pytest.CaptureFixture[str]) -> DeviceFolder:
     """A device as enrolment leaves it, though no shuffler was there."""
     path = tmp_path / "device"
-    assert main(["device", "enrol", f"--folder={path}", token, *OPTIONS]) == 4
+    assert main(["device", "enrol", f"--folder={path}", token, approved(token), *OPTIONS]) == 4
     assert "127.0.0.1 does not answer" in capsys.readouterr().err
     made = DeviceFolder(path)
     made.keep_enrolment("bearer")
@@ -44,9 +52,15 @@ def test_enrolment_names_everything_that_is_missing(
     tmp_path: Path, token: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Budgets have defaults, keys have none; the exit code is that of the configuration."""
-    assert main(["device", "enrol", f"--folder={tmp_path / 'd'}", token, *OPTIONS[:3]]) == 3
+    assert (
+        main(
+            ["device", "enrol", f"--folder={tmp_path / 'd'}", token, approved(token), *OPTIONS[:3]]
+        )
+        == 3
+    )
     shown = capsys.readouterr().err
     assert "--shuffler-key is missing." in shown
+    assert "--registrar-key is missing." in shown
     assert "epsilon" not in shown
 
 
@@ -56,14 +70,14 @@ def test_a_mistyped_option_leaves_nothing_in_the_way(
     """Nothing is written before all options can be used; then the right ones are taken."""
     where = f"--folder={tmp_path / 'd'}"
     wrong = [*OPTIONS, "--fusion-key=abc"]
-    assert main(["device", "enrol", where, token, *wrong]) == 3
+    assert main(["device", "enrol", where, token, approved(token), *wrong]) == 3
     assert "device.fusion_key must be the 32 bytes" in capsys.readouterr().err
     assert not (tmp_path / "d").exists()
     # The network is away: the same command again is no contradiction.
     for _ in range(2):
-        assert main(["device", "enrol", where, token, *OPTIONS]) == 4
-    assert main(["device", "enrol", where, token, *OPTIONS, "--least-k=7"]) == 2
-    assert "give --token-file alone to use it" in capsys.readouterr().err
+        assert main(["device", "enrol", where, token, approved(token), *OPTIONS]) == 4
+    assert main(["device", "enrol", where, token, approved(token), *OPTIONS, "--least-k=7"]) == 2
+    assert "give --token-file and --approval-file alone to use it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -74,7 +88,10 @@ def test_what_is_no_token_is_not_sent(
 ) -> None:
     """Several tokens, a table or bytes are refused before anything is written."""
     (tmp_path / "token").write_bytes(data)
-    assert main(["device", "enrol", f"--folder={tmp_path / 'd'}", token, *OPTIONS]) == 2
+    assert (
+        main(["device", "enrol", f"--folder={tmp_path / 'd'}", token, approved(token), *OPTIONS])
+        == 2
+    )
     assert "--token-file must hold one token and nothing else" in capsys.readouterr().err
     assert not (tmp_path / "d").exists()
 
@@ -85,13 +102,13 @@ def test_settings_that_are_there_are_used(
     """With device.toml only the token is needed, and other options are refused."""
     folder.credential_file.unlink()
     where = f"--folder={folder.path}"
-    assert main(["device", "enrol", where, token, "--campaign=x"]) == 2
+    assert main(["device", "enrol", where, token, approved(token), "--campaign=x"]) == 2
     assert "edit it instead of --campaign" in capsys.readouterr().err
-    assert main(["device", "enrol", where, token, "--range", "0", "9"]) == 2
+    assert main(["device", "enrol", where, token, approved(token), "--range", "0", "9"]) == 2
     assert "edit it instead of --range" in capsys.readouterr().err
-    assert main(["device", "enrol", where, token]) == 4
+    assert main(["device", "enrol", where, token, approved(token)]) == 4
     (tmp_path / "token").write_text("\n")
-    assert main(["device", "enrol", where, token]) == 2
+    assert main(["device", "enrol", where, token, approved(token)]) == 2
     assert "secret-token" not in capsys.readouterr().err
 
 

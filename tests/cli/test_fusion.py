@@ -24,6 +24,7 @@ from tests.fusion.conftest import (
     served,
 )
 from tests.patience import PATIENCE_S
+from tests.registering import REGISTRAR_KEY
 
 from rase.campaign import Campaign
 from rase.cli import main
@@ -102,6 +103,7 @@ def config(tmp_path: Path, shuffler: str) -> Path:
         'signing_key_file = "signing.key"\n'
         'opening_key_files = ["opening-7.key"]\n'
         f'shuffler_key = "{SHUFFLER_SIGNER.public_bytes().hex()}"\n'
+        f'registrar_key = "{REGISTRAR_KEY.hex()}"\n'
         f'shuffler_url = "{shuffler}"\n'
         "workers = 0\n"
     )
@@ -427,6 +429,7 @@ def settings(folder: Path, **changes: Any) -> FusionSettings:
         "signing_key_file": folder / "signing.key",
         "opening_key_files": [folder / "opening-7.key"],
         "shuffler_key": SHUFFLER_SIGNER.public_bytes().hex(),
+        "registrar_key": REGISTRAR_KEY.hex(),
         "shuffler_url": "http://localhost:1",
     }
     return FusionSettings(**{**values, **changes})

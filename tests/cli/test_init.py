@@ -100,8 +100,9 @@ def test_no_private_key_leaves_its_folder(
     folder = tmp_path / "installed"
     assert main(["init", str(folder), *OPTIONS]) == 0
     printed = capsys.readouterr()
-    keys = {path: path.read_text().split()[1] for path in folder.rglob("*.key")}
-    assert len(keys) == 4
+    # The registrar's has no header.
+    keys = {path: path.read_text().split()[-1] for path in folder.rglob("*.key")}
+    assert len(keys) == 5
     for secret in keys.values():
         assert secret not in printed.out + printed.err
         holders = [path for path in folder.rglob("*") if path.is_file()]
@@ -117,12 +118,14 @@ def test_the_next_steps_are_told_in_order(
     printed = capsys.readouterr().out
     assert printed == (folder / "NEXT.txt").read_text()
     commands = [line.split()[1:3] for line in printed.splitlines() if line.startswith("rase")]
-    assert [" ".join(words) for words in commands[:9]] == [
+    assert [" ".join(words) for words in commands[:11]] == [
         "shuffler run",
         "fusion run",
+        "registrar run",
         "fusion publish-keys",
         "campaign publish",
         "shuffler enrol",
+        "registrar approve",
         "device enrol",
         "device run",
         "fusion subscribers",
@@ -236,6 +239,9 @@ def test_a_promise_that_cannot_be_kept_is_refused(
     folder = tmp_path / "installed"
     assert main(["init", str(folder), "--range", "0", "1", "--shuffled-epsilon", "1e-6"]) == 5
     assert "no local epsilon" in capsys.readouterr().err
+    crowd = ("--k-min", "20", "--colluding", "19")
+    assert main(["init", str(folder), "--range", "0", "1", *crowd]) == 2
+    assert "two honest reports of k_min 20, got 19" in capsys.readouterr().err
     assert not folder.exists()
 
 
@@ -420,3 +426,17 @@ def test_one_question_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture
     twice = ["--categories", "on,on", "--epsilon", "1"]
     assert main(["init", str(tmp_path / "b"), *twice]) == 3
     assert "categories must differ, got 'on' more than once." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("round_", "line"),
+    [("1h", "# window_rounds = 24"), ("10s", "window_rounds = 6"), ("1min", "window_rounds = 2")],
+)
+def test_who_tries_out_short_rounds_waits_for_no_token_window_of_a_day(
+    tmp_path: Path, round_: str, line: str
+) -> None:
+    """Windows are the campaign's own where rounds are long."""
+    folder = tmp_path / "installed"
+    assert main(["init", str(folder), *OPTIONS, "--round", round_]) == 0
+    lines = (folder / "registrar/rase.toml").read_text().splitlines()
+    assert [one.partition("  ")[0] for one in lines if "window_rounds" in one] == [line]

@@ -82,6 +82,16 @@ def test_win_prints_a_window(url: str, capsys: pytest.CaptureFixture[str]) -> No
     assert out.startswith(f"{AT} to 2026-06-21T03:00:00Z  ")
 
 
+def test_win_asks_for_days_of_a_zone(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """From midnight to midnight there; one that is not over has no mean."""
+    asked = ("query", "win", "1d", "--timezone", "Europe/Zurich", "--at", AT, "--json")
+    out, _ = ran(*asked, capsys=capsys, exit_code=5)
+    found = json.loads(out)
+    assert (found["time"], found["of_rounds"]) == ("2026-06-20T22:00:00Z", 24)
+    _, err = ran("query", "win", "2h", "--timezone", "Europe/Zurich", capsys=capsys, exit_code=4)
+    assert "w must be 1d or 1w where timezone is given" in err
+
+
 def test_a_window_that_lacks_a_round_answers_unless_strict(
     centre: Centre, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

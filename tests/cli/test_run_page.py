@@ -144,6 +144,10 @@ def test_the_end_is_three_lines(tmp_path: Path, capsys: pytest.CaptureFixture[st
     plot = ("--plot", tmp_path / "o.png")
     said = ran(place, *ASKED[:3], *withheld, *ASKED[5:], *plot, capsys=capsys)
     assert "Nothing: every round was withheld." in said[-3]
+    both = (
+        "towards the fusion centre: (5.44, 1e-06)-DP; if both servers work together: epsilon 38.3."
+    )
+    assert f"A device sent up to 24 reports: {both}" in said[-1]
     assert not any(line.startswith("drawn") for line in said)
 
 

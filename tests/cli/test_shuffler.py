@@ -13,6 +13,7 @@ from typing import TextIO
 import pytest
 from tests.enrolling import enrol
 from tests.patience import PATIENCE_S
+from tests.registering import REGISTRAR_KEY
 
 from rase.campaign import Campaign
 from rase.cli import main
@@ -75,6 +76,7 @@ database = "shuffler.db"
 signing_key_file = "signing.key"
 opening_key_files = ["opening.key"]
 fusion_key = "{FUSION.public_bytes().hex()}"
+registrar_key = "{REGISTRAR_KEY.hex()}"
 fusion_url = "http://127.0.0.1:1"
 [shuffler.policy]
 max_epsilon = 2.0
@@ -159,7 +161,7 @@ def test_a_campaign_is_countersigned(config: Path, capsys: pytest.CaptureFixture
     proposal, out = config.parent / "proposal", config.parent / "signed"
     proposal.write_bytes(cbor.encode([campaign_bytes(CAMPAIGN), signature_of(CAMPAIGN, FUSION)]))
     assert rase("shuffler", "countersign", proposal, "--config", config, "--out", out) == 0
-    pinned = PinnedKeys(FUSION.public_bytes(), SHUFFLER.public_bytes())
+    pinned = PinnedKeys(FUSION.public_bytes(), SHUFFLER.public_bytes(), REGISTRAR_KEY)
     signed = SignedCampaign.from_bytes(out.read_bytes(), pinned)
     printed = base64.urlsafe_b64decode(capsys.readouterr().out.strip() + "==")
     assert printed == signed.shuffler_signature
@@ -181,7 +183,7 @@ def test_a_keyset_is_countersigned(config: Path, capsys: pytest.CaptureFixture[s
     run_closer(settings, stop, telemetry=Telemetry("shuffler"))
     assert rase("shuffler", "countersign", proposal, "--config", config) == 0
     assert rase("shuffler", "countersign", proposal, "--config", config, "--out", out) == 0
-    pinned = PinnedKeys(FUSION.public_bytes(), SHUFFLER.public_bytes())
+    pinned = PinnedKeys(FUSION.public_bytes(), SHUFFLER.public_bytes(), REGISTRAR_KEY)
     assert SignedKeyset.from_bytes(out.read_bytes(), pinned).keyset == keyset
     assert len(capsys.readouterr().out.split()) == 2
 

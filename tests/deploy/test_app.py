@@ -29,7 +29,10 @@ OPTIONS: dict[str, object] = {
     "campaign": "power",
     "fusion_key": "A" * 43,
     "shuffler_key": "A" * 42 + "E",
+    "registrar": "http://127.0.0.1:9",
+    "registrar_key": "B" * 42 + "E",
     "enrolment_token": "a1.made-up-token",
+    "registrar_approval": "b2.made-up-approval",
     "report_epsilon": 1,
     "span_epsilon": 24,
     "total_epsilon": 1000,
@@ -80,10 +83,11 @@ def test_the_form_asks_for_what_the_program_reads(app: ModuleType) -> None:
 
 def test_options_become_settings_that_the_agent_reads(app: ModuleType, tmp_path: Path) -> None:
     """Enrolling takes them all; the entity is the source, and can be changed at a later start."""
-    folder, token = tmp_path / "device", tmp_path / "token"
+    folder, token, approval = (tmp_path / name for name in ("device", "token", "approval"))
     app.write_secret(token, "a1.made-up-token")
+    app.write_secret(approval, "b2.made-up-approval")
     assert token.stat().st_mode & 0o777 == 0o600
-    words = app.enrol_arguments(OPTIONS, folder, token)
+    words = app.enrol_arguments(OPTIONS, folder, token, approval)
     assert "a1.made-up-token" not in " ".join(words)
     assert main(words) == 4  # all is well but for the network
     settings = folder / "device.toml"

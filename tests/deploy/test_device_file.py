@@ -14,7 +14,6 @@ import pytest
 from scripts.pack_device import ENTRIES, FOREIGN, foreign_imports, modules_of, pack_device
 from tests.deploy.conftest import DebianRoot
 from tests.live.installed import K_MIN, Installed
-from tests.live.running import rase
 from tests.patience import PATIENCE_S, until
 
 from rase.laws.registry import MECHANISMS
@@ -105,7 +104,11 @@ def test_an_old_python_is_refused_in_one_line(packed: Path) -> None:
         start = archive.read("__main__.py").decode()
     code = f"import sys\nsys.version_info = (3, 9, 2)\nexec({start!r})"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert done.returncode == 1
     assert done.stderr == "rase-device.pyz: error: Python must be 3.11 or newer, got 3.9.\n"
@@ -159,18 +162,19 @@ def check_enrolment_and_reports(
     with ExitStack() as running:
         running.callback(installed.kill)
         installed.publish()
-        config = installed.configs[Role.SHUFFLER]
-        tokens = rase(capsys, "shuffler", "enrol", "--config", config, "--count", K_MIN)
         agents = []
-        for number, token in enumerate(tokens.split()):
+        for number, given in enumerate(installed.admissions(K_MIN)):
             device = place / f"device-{number}"
             shutil.copytree(folder / "installed/device", device)
             (device / "power.csv").write_text("power_w\n" + "1000\n" * 5000)
             settings = device / "device.toml"
             settings.write_text(settings.read_text().replace('kind = "stdin"', SOURCE))
-            (place / "token").write_text(token)
-            (place / "token").chmod(0o600)
-            enrol = command("enrol", "--folder", device, "--token-file", place / "token")
+            words: list[object] = ["enrol", "--folder", device]
+            for name, text in zip(("token", "approval"), given, strict=True):
+                (place / name).write_text(text)
+                (place / name).chmod(0o600)
+                words += [f"--{name}-file", place / name]
+            enrol = command(*words)
             done = subprocess.run(
                 enrol, capture_output=True, text=True, timeout=PATIENCE_S, check=False
             )

@@ -79,7 +79,7 @@ def test_the_way_of_a_run_is_traced() -> None:
     """Functions that the command calls are on its way; what is read at import time is not."""
     way = way_of_run(measure_house.SOURCE)
     assert any(file.startswith("cli/") for file in way.files)
-    assert any(name == "Tracker.update" for _, name in way.functions)
+    assert any(name == "Tracker.follow" for _, name in way.functions)
     assert not any(name.endswith(">") for _, name in way.functions)
 
 

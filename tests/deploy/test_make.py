@@ -55,7 +55,9 @@ def test_spark_is_tested_where_it_is_asked_for(path: Path) -> None:
     assert "export CI=true" in (ROOT / ".ci/run").read_text("utf-8")
     for found in (steps("test", "SPARK=1", path=path), steps("test", path=path, CI="true")):
         assert "bootstrap.py spark" in found
-        assert found.rstrip().endswith("scripts.suite check unit system spark")
+        assert "scripts.suite check unit system spark" in found
+    assert steps("test", path=path, CI="true").rstrip().endswith("spark lint")
+    assert "lint" not in steps("test", "SPARK=1", path=path)
     for parts in (["unit", "system", "spark"], ["system", "spark"], ["spark"]):
         assert "--without-spark" not in suite.command_of(parts)
     assert tiers.SPARK in suite.command_of(["spark"])
@@ -163,7 +165,10 @@ def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """A name that is no part, or none, runs nothing and names the parts."""
     assert suite.main(["units"]) == 2
     assert suite.main([]) == 2
-    assert "parts must be among check, unit, system, spark, got units." in capsys.readouterr().err
+    assert (
+        "parts must be among check, unit, system, spark, lint, got units."
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("options", [(), ("--workers", "2")], ids=["alone", "workers"])

@@ -1,14 +1,17 @@
 """A small world for devices: keys of two servers, a shuffler in memory, a clock of its own."""
 
+import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.registering import REGISTRAR_KEY, Stocked, certify, keep_tokens
 
 from rase.accounting.ledger import Ledger, OwnerLimits, create_ledger
 from rase.campaign import Campaign
@@ -41,6 +44,7 @@ from rase.wire.signed import (
     signature_of,
     versions_bytes,
 )
+from rase.wire.tokens import CERTIFICATES_PATH, TOKEN_KEYS_PATH, token_keys_bytes
 
 START_ROUND = 495_000
 CAMPAIGN = Campaign(
@@ -138,7 +142,9 @@ class Shuffler:
     def pinned(self) -> PinnedKeys:
         """The public keys of both servers."""
         return PinnedKeys(
-            self.signers[Role.FUSION].public_bytes(), self.signers[Role.SHUFFLER].public_bytes()
+            self.signers[Role.FUSION].public_bytes(),
+            self.signers[Role.SHUFFLER].public_bytes(),
+            REGISTRAR_KEY,
         )
 
     def publish(self, **changes: Any) -> Campaign:
@@ -192,6 +198,8 @@ class Shuffler:
             return self._document(message)
         if message.path == "/v1/enrolments":
             return self._enrol(message)
+        if message.path == CERTIFICATES_PATH:
+            return certify(message)
         return self._report(message)
 
     def content(self, report: bytes) -> "Seen":
@@ -222,6 +230,8 @@ class Shuffler:
             if message.path == "/v1/keyset"
             else self.published()
             if message.path == f"/v1/campaigns/{self.campaign.id}/versions"
+            else token_keys_bytes([])
+            if message.path == TOKEN_KEYS_PATH
             else None
         )
         if data is None:
@@ -230,9 +240,9 @@ class Shuffler:
         return Answer(304) if message.etag == etag else Answer(200, data, etag=etag)
 
     def _enrol(self, message: Message) -> Answer:
-        import json
-
-        asked = Application(**json.loads(message.body))
+        told = json.loads(message.body)
+        assert told.pop("certificate")
+        asked = Application(**told)
         token_key = self.tokens.pop(asked.token, bytes(32))
         if not is_proven(asked, token_key):
             return _problem("not-enrolled")
@@ -304,11 +314,14 @@ class World:
         self.is_paused = False
         self.entropy = SeededEntropy(2026)
 
-    def ledger(self, name: str = "device") -> Ledger:
-        """Open a device's ledger, made when it is not there."""
+    def ledger(self, name: str = "device", *, tokens: int = 400) -> Ledger:
+        """Open a device's ledger, made with tokens when it is not there."""
         path = self.folder / f"{name}.db"
         if not path.exists():
             create_ledger(path)
+            if tokens:
+                with closing(Ledger(path, self.limits)) as made:
+                    keep_tokens(made, CAMPAIGN.id, count=tokens)
         self.ledgers.append(Ledger(path, self.limits))
         return self.ledgers[-1]
 
@@ -329,6 +342,7 @@ class World:
     def agent(self, name: str = "device", **changes: Any) -> Agent:
         """Start a device's agent."""
         parts: dict[str, Any] = {
+            "tokens": Stocked(),
             "transport": MemoryTransport(self.shuffler.handle),
             "source": self.source,
             "credential": "credential",

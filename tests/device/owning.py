@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from tests.device.conftest import CAMPAIGN, START_ROUND, Notes, Shuffler
 from tests.patience import PATIENCE_S
+from tests.registering import Stocked, keep_tokens
 
 from rase.campaign import Campaign
 from rase.clock import FakeClock
@@ -20,6 +21,7 @@ from rase.device.agent import Agent
 from rase.device.behaviour import Behaviour
 from rase.device.comparison import Comparison
 from rase.device.enrolment import settings_text
+from rase.device.fleet import FleetEstimates
 from rase.device.folder import DeviceFolder
 from rase.device.memory import Memory
 from rase.device.page.owner import Owner
@@ -80,6 +82,7 @@ class Owned:
         span_epsilon: What the owner allows in a day.
         behaviour: How its agent behaves.
         caps: What the owner allows towards the fusion centre, a report and a day.
+        estimates: What is public about the fleet.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Owned:
         span_epsilon: float = 24.0,
         behaviour: Behaviour | None = None,
         caps: tuple[float, float] | tuple[None, None] = (None, None),
+        estimates: FleetEstimates | None = None,
     ) -> None:
         self.campaign = campaign
         self.clock = FakeClock(START_ROUND * 3600)
@@ -105,6 +109,8 @@ class Owned:
                 campaign=campaign.id,
                 fusion_key=base64.b64encode(pinned.fusion).decode(),
                 shuffler_key=base64.b64encode(pinned.shuffler).decode(),
+                registrar="http://localhost",
+                registrar_key=base64.b64encode(pinned.registrar).decode(),
                 report_epsilon=1.0,
                 span_epsilon=span_epsilon,
                 total_epsilon=1000.0,
@@ -121,10 +127,12 @@ class Owned:
         terms = self.terms = Terms(campaign.id, pinned=pinned, rules=settings.rules)
         self.comparison = Comparison(self.notes, self.clock)
         self.ledger = self.folder.ledger(settings)
+        keep_tokens(self.ledger, campaign.id)
         behaviour = behaviour or Behaviour(poll_s=60)
         self.agent = Agent(
             Memory(terms, StateFile(self.folder.state_file)),
             self.ledger,
+            tokens=Stocked(),
             transport=MemoryTransport(self.shuffler.handle),
             source=self.source,
             credential="credential",
@@ -137,7 +145,7 @@ class Owned:
             is_off=lambda: self.folder.is_off,
             observer=self.comparison,
         )
-        owner = Owner(
+        self.owner = Owner(
             folder=self.folder,
             settings=settings,
             terms=terms,
@@ -145,8 +153,10 @@ class Owned:
             clock=self.clock,
             entropy=SecureEntropy(),
             has_turn=behaviour.has_turn,
+            estimates=estimates,
         )
-        self.page = OwnerPage(owner, 0)
+        self.page = OwnerPage(self.folder, 0)
+        self.page.show(self.owner)
 
     def run(self, rounds: float) -> None:
         """Let the agent work for some rounds."""

@@ -142,7 +142,7 @@ def test_cover_reports_have_the_size_and_moments_of_reports(world: Any) -> None:
         world.source.readings = [700.0] if round % 2 else []
         world.run(agent, HOUR, least_s=0.01)
         world.ledgers[0].close_rounds((round - 2) * HOUR)
-    assert sizes == {433}
+    assert sizes == {437}
     for is_cover in (True, False):
         assert len(moments[is_cover]) > 75
         assert stats.kstest(moments[is_cover], "uniform").pvalue > 1e-6
@@ -152,7 +152,7 @@ def test_cover_reports_have_the_size_and_moments_of_reports(world: Any) -> None:
 
 
 def test_x_wing_reports_and_covers_have_one_size(world: Any) -> None:
-    """Where the campaign asks for X-Wing, both kinds have 1521 bytes."""
+    """Where the campaign asks for X-Wing, both kinds have 1525 bytes."""
     shuffler = world.shuffler
     shuffler.keys[Role.FUSION] = OpeningKey.generate(Role.FUSION, 1, kem=X_WING)
     shuffler.keyset = shuffler._keyset(1)
@@ -161,7 +161,7 @@ def test_x_wing_reports_and_covers_have_one_size(world: Any) -> None:
     agent = world.agent()
     world.source.readings = [1.0]
     world.run(agent, 3 * HOUR)
-    assert {len(report) for report in shuffler.received} == {1521}
+    assert {len(report) for report in shuffler.received} == {1525}
     assert len(shuffler.received) == 3
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.registering import certify
 from tests.spending import spend
 
 from rase.accounting.ledger import CampaignLimits, LedgerUnusable
@@ -25,6 +26,8 @@ SETTINGS = settings_of(
             "campaign": "power",
             "fusion_key": "A" * 43,
             "shuffler_key": KEY,
+            "registrar": "https://registrar.example",
+            "registrar_key": "B" * 42 + "E",
         },
         "owner": {"report_epsilon": 1, "span_epsilon": 24, "total_epsilon": 100},
         "source": {"kind": "stdin"},
@@ -63,7 +66,9 @@ class Server:
             if isinstance(answer, Unreachable):
                 raise answer
             return answer
-        asked = Application(**self.told[-1])
+        told = dict(self.told[-1])
+        assert len(told.pop("certificate")) == 86
+        asked = Application(**told)
         token_key = credential_key("words")
         assert is_proven(asked, token_key)
         server_key, self.key = agree(asked, token_key)
@@ -71,13 +76,19 @@ class Server:
         return Answer(201, json.dumps(answered._asdict()).encode())
 
 
+def enrol_at(folder: DeviceFolder, token: str, transport: MemoryTransport) -> str:
+    """Enrol a device that the registrar's operator approved."""
+    registrar = MemoryTransport(certify)
+    return enrol(folder, token, transport=transport, approval="b2.words", registrar=registrar)
+
+
 def test_enrolment_makes_everything_for_the_owner_only(folder: DeviceFolder) -> None:
     """Key, credential, state and ledger have mode 600, the folder 700."""
     server = Server()
-    assert enrol(folder, TOKEN, transport=server.transport) == "d-7"
+    assert enrol_at(folder, TOKEN, server.transport) == "d-7"
     assert next(iter(server.told[0].values())) == "a1"
     assert "words" not in str(server.told)
-    assert (*server.told[0],) == ("token", "device_key", "proof")
+    assert (*server.told[0],) == ("token", "device_key", "proof", "certificate")
     assert len(server.told[0]["device_key"]) == 43
     assert folder.is_enrolled
     handle, _, secret = folder.credential().partition(".")
@@ -86,16 +97,16 @@ def test_enrolment_makes_everything_for_the_owner_only(folder: DeviceFolder) -> 
     assert modes == dict.fromkeys(["device.key", "credential", "state.json", "ledger.db"], 0o600)
     assert folder.path.stat().st_mode & 0o777 == 0o700
     with pytest.raises(ConfigurationError, match="is enrolled already"):
-        enrol(folder, TOKEN, transport=server.transport)
+        enrol_at(folder, TOKEN, server.transport)
 
 
 def test_a_failed_enrolment_keeps_its_key(folder: DeviceFolder) -> None:
     """After silence the same key asks again, so that the shuffler knows it."""
     server = Server(Unreachable("gone."))
     with pytest.raises(Unreachable):
-        enrol(folder, TOKEN, transport=server.transport)
+        enrol_at(folder, TOKEN, server.transport)
     assert not folder.is_enrolled
-    enrol(folder, TOKEN, transport=server.transport)
+    enrol_at(folder, TOKEN, server.transport)
     assert server.told[0] == server.told[1]
 
 
@@ -104,7 +115,7 @@ def test_an_answer_by_who_has_no_token_is_not_believed(folder: DeviceFolder) -> 
     of_proxy = Agreement.of("d-7", server_key=b"\x09" + bytes(31), key=bytes(32))
     server = Server(Answer(201, json.dumps(of_proxy._asdict()).encode()))
     with pytest.raises(EnrolmentRefused, match="nothing was kept"):
-        enrol(folder, TOKEN, transport=server.transport)
+        enrol_at(folder, TOKEN, server.transport)
     assert not folder.is_enrolled
 
 
@@ -112,7 +123,7 @@ def test_what_is_no_token_is_not_sent(folder: DeviceFolder) -> None:
     """Half a token could be the secret half."""
     server = Server()
     with pytest.raises(ConfigurationError, match="rase shuffler enrol prints"):
-        enrol(folder, "words", transport=server.transport)
+        enrol_at(folder, "words", server.transport)
     assert server.told == []
 
 
@@ -155,13 +166,13 @@ def test_refusals_and_nonsense_enrol_nobody(
 ) -> None:
     """What the shuffler said is told by its name; nothing is kept but the key."""
     with pytest.raises(error, match=words):
-        enrol(folder, TOKEN, transport=Server(answer).transport)
+        enrol_at(folder, TOKEN, Server(answer).transport)
     assert [path.name for path in folder.path.iterdir()] == ["device.key"]
 
 
 def test_a_ledger_goes_on_counting_after_a_new_enrolment(folder: DeviceFolder) -> None:
     """Forgetting erases values, key and credential; the entry stays in the ledger."""
-    enrol(folder, TOKEN, transport=Server().transport)
+    enrol_at(folder, TOKEN, Server().transport)
     with folder.ledger(SETTINGS) as ledger:
         ledger.join(CampaignLimits("power", 3600, window=24, window_epsilon=24))
         spend(ledger, "power", 7, epsilon=0.5, draw=b"noisy-value-4321")
@@ -170,10 +181,10 @@ def test_a_ledger_goes_on_counting_after_a_new_enrolment(folder: DeviceFolder) -
     folder.forget(SETTINGS)
     assert sorted(path.name for path in folder.path.iterdir()) == ["ledger.db", "lock"]
     assert b"noisy-value" not in folder.ledger_file.read_bytes()
-    enrol(folder, TOKEN, transport=Server().transport)
+    enrol_at(folder, TOKEN, Server().transport)
     # A lost credential alone: state and ledger stay as they are.
     folder.credential_file.unlink()
-    enrol(folder, TOKEN, transport=Server().transport)
+    enrol_at(folder, TOKEN, Server().transport)
     with folder.ledger(SETTINGS) as ledger:
         assert ledger.status(0).total_spent == 0.5
     folder.forget(SETTINGS)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.broker import Mosquitto
 from tests.patience import PATIENCE_S, until
+from tests.registering import keep_tokens
 from tests.transport.test_discovery import check_discovery
 
 from rase.accounting.ledger import LedgerUnusable
@@ -154,6 +155,8 @@ shuffler = "{http_shuffler.url}"
 campaign = "street-power"
 fusion_key = "{pinned.fusion.hex()}"
 shuffler_key = "{pinned.shuffler.hex()}"
+registrar = "{http_shuffler.url}"
+registrar_key = "{pinned.registrar.hex()}"
 [owner]
 report_epsilon = 1.0
 span_epsilon = 10000.0
@@ -169,6 +172,8 @@ name = "attic"
 """
     )
     folder.keep_enrolment("credential")
+    with folder.ledger(folder.settings({})) as ledger:
+        keep_tokens(ledger, "street-power")
     panel = Panel(mosquitto)
     meter = BrokerSession(mosquitto.broker(), "meter")
     meter.start()

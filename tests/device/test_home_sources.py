@@ -13,7 +13,6 @@ from tests.patience import PATIENCE_S, until
 
 from rase.device.behaviour import Behaviour
 from rase.device.collection import Collection
-from rase.device.program import broker_at_home, report_transport_of
 from rase.device.settings import settings_of
 from rase.device.sources import open_source
 from rase.device.sources.homeassistant import HomeAssistantSource
@@ -21,6 +20,7 @@ from rase.device.sources.interface import SourceFailed, number_in
 from rase.device.sources.mqtt import MqttSource
 from rase.device.sources.presets import PRESETS, meter_of
 from rase.device.sources.units import factor_between
+from rase.device.ways import broker_at_home, report_transport_of
 from rase.errors import ConfigurationError
 from rase.transport.http import HttpTransport
 from rase.transport.interface import Answer, Unreachable
@@ -99,6 +99,8 @@ def settings(**source: Any) -> Any:
                 "campaign": "street-power",
                 "fusion_key": KEY,
                 "shuffler_key": OTHER,
+                "registrar": "https://registrar.example",
+                "registrar_key": "B" * 42 + "E",
             },
             "owner": {"report_epsilon": 1, "span_epsilon": 24, "total_epsilon": 1000},
             "source": {"kind": "mqtt", **source},
@@ -273,6 +275,8 @@ def test_mistakes_about_meters_are_named() -> None:
                     "campaign": "a",
                     "fusion_key": KEY,
                     "shuffler_key": OTHER,
+                    "registrar": "https://registrar.example",
+                    "registrar_key": "B" * 42 + "E",
                     **tables["device"],
                 },
                 "owner": {"report_epsilon": 1, "span_epsilon": 1, "total_epsilon": 1},
@@ -465,6 +469,8 @@ def test_a_device_with_a_broker_reports_through_it(tmp_path: Path) -> None:
             "campaign": "street-power",
             "fusion_key": KEY,
             "shuffler_key": OTHER,
+            "registrar": "https://registrar.example",
+            "registrar_key": "B" * 42 + "E",
             "broker": "mqtts://broker.example",
         },
         "owner": {"report_epsilon": 1, "span_epsilon": 24, "total_epsilon": 1000},

@@ -17,6 +17,8 @@ OPTIONS = [
     "--campaign=power",
     "--fusion-key=" + "A" * 43,
     "--shuffler-key=" + "A" * 42 + "E",
+    "--registrar=http://127.0.0.1:9",
+    "--registrar-key=" + "B" * 42 + "E",
     "--report-epsilon=1",
     "--span-epsilon=24",
     "--total-epsilon=100",
@@ -25,11 +27,18 @@ OPTIONS = [
 
 @pytest.fixture
 def token(tmp_path: Path) -> str:
-    """The option that names a file with a token."""
+    """The option that names a file with a token, and approval.txt next to it."""
     file = tmp_path / "token"
+    (tmp_path / "approval").write_text("b2.secret-approval\n", encoding="ascii")
     file.write_text("a1.secret-token\n", encoding="ascii")
-    file.chmod(0o600)
+    for path in (file, tmp_path / "approval"):
+        path.chmod(0o600)
     return f"--token-file={file}"
+
+
+def approved(token: str) -> str:
+    """Return the option that names the file with an approval."""
+    return f"--approval-file={Path(token.partition('=')[2]).with_name('approval')}"
 
 
 @pytest.fixture
@@ -37,7 +46,7 @@ def folder(tmp_path: Path, token: str, capsys: pytest.CaptureFixture[str]) -> De
     """A device as enrolment leaves it, though no shuffler was there."""
     path = tmp_path / "device"
     options = [*OPTIONS, "--range", "0", "3000", "--least-k", "20"]
-    assert main(["enrol", f"--folder={path}", token, *options]) == 4
+    assert main(["enrol", f"--folder={path}", token, approved(token), *options]) == 4
     assert "rase-device.pyz: error: " in capsys.readouterr().err
     made = DeviceFolder(path)
     made.keep_enrolment("bearer")
@@ -50,10 +59,11 @@ def test_enrolling_writes_the_settings_that_were_typed(
     """Range and group size arrive; without click a missing option is named all the same."""
     text = folder.settings_file.read_text("utf-8")
     assert "low = 0.0\nhigh = 3000.0\nleast_k = 20\n" in text
-    assert main(["enrol", f"--folder={tmp_path / 'other'}", token]) == 3
+    assert main(["enrol", f"--folder={tmp_path / 'other'}", token, approved(token)]) == 3
     with (tmp_path / "token").open(encoding="utf-8") as file:
         monkeypatch.setattr("sys.stdin", file)
-        assert main(["enrol", f"--folder={tmp_path / 'third'}", "--token-file=-", *OPTIONS]) == 4
+        third = f"--folder={tmp_path / 'third'}"
+        assert main(["enrol", third, "--token-file=-", approved(token), *OPTIONS]) == 4
 
 
 def test_a_device_that_is_enrolled_is_named(
@@ -61,11 +71,11 @@ def test_a_device_that_is_enrolled_is_named(
 ) -> None:
     """The line says what to do next with this file, and refusals name its own commands."""
     where = f"--folder={folder.path}"
-    assert main(["enrol", where, token]) == 3
+    assert main(["enrol", where, token, approved(token)]) == 3
     assert "run rase-device.pyz forget first" in capsys.readouterr().err
     folder.credential_file.unlink()
     monkeypatch.setattr("rase.device.enrolment.enrol", lambda *_, **__: "d7")
-    assert main(["enrol", where, token]) == 0
+    assert main(["enrol", where, token, approved(token)]) == 0
     shown = capsys.readouterr().err
     assert shown.startswith("enrolled as d7. Set [source] in ")
     assert f"rase-device.pyz run --folder {folder.path}" in shown
@@ -133,9 +143,10 @@ def test_running_takes_the_same_options(typed: list[str], expected: tuple[Any, .
         ([], "COMMAND"),
         (["dance"], "invalid choice"),
         (["enrol"], "--token-file"),
+        (["enrol", "--token-file=x"], "--approval-file"),
         (["run", "--rounds=0"], "must be a whole number at least 1, got '0'"),
         (["run", "--page=65536"], "from 0 to 65535, got '65536'"),
-        (["enrol", "--token-file=x", "--least-k=1"], "at least 2, got '1'"),
+        (["enrol", "--token-file=x", "--approval-file=x", "--least-k=1"], "at least 2, got '1'"),
         (["budget", "--history=-1"], "got '-1'"),
     ],
 )

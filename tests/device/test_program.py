@@ -14,14 +14,16 @@ from typing import Any
 
 import pytest
 from tests.patience import PATIENCE_S
+from tests.registering import keep_tokens
 
 from rase.cli import main
 from rase.device.folder import DeviceFolder
 from rase.device.journal import EVENTS
-from rase.device.program import run_device, transport_of
+from rase.device.program import run_device
 from rase.device.settings import settings_of
 from rase.device.sources import open_source
 from rase.device.terms import TermsRefused
+from rase.device.ways import transport_of
 from rase.errors import ConfigurationError
 
 READING = 1234.5678
@@ -32,8 +34,9 @@ CSV = 'kind = "csv"\npath = "../power.csv"\ncolumn = "power_w"\nevery_s = 0.2'
 def folder(http_shuffler: Any, tmp_path: Path) -> Path:
     """A device that is enrolled at the shuffler and reads a file."""
     path = tmp_path / "device"
-    token = tmp_path / "token"
+    token, approval = tmp_path / "token", tmp_path / "approval"
     token.write_text("a1.token\n", encoding="ascii")
+    approval.write_text("b2.approval\n", encoding="ascii")
     pinned = http_shuffler.shuffler.pinned
     code = main(
         [
@@ -41,7 +44,10 @@ def folder(http_shuffler: Any, tmp_path: Path) -> Path:
             "enrol",
             f"--folder={path}",
             f"--token-file={token}",
+            f"--approval-file={approval}",
             f"--shuffler={http_shuffler.url}",
+            f"--registrar={http_shuffler.url}",
+            f"--registrar-key={pinned.registrar.hex()}",
             "--campaign=street-power",
             f"--fusion-key={base64.b64encode(pinned.fusion).decode()}",
             f"--shuffler-key={base64.urlsafe_b64encode(pinned.shuffler).decode()}",
@@ -59,6 +65,9 @@ def folder(http_shuffler: Any, tmp_path: Path) -> Path:
     settings = path / "device.toml"
     text = settings.read_text(encoding="utf-8").replace('kind = "stdin"', CSV)
     settings.write_text(text, encoding="utf-8")
+    place = DeviceFolder(path)
+    with place.ledger(place.settings({})) as ledger:
+        keep_tokens(ledger, "street-power")
     return path
 
 
@@ -95,7 +104,7 @@ def test_a_real_agent_reports_and_keeps_its_secrets(
         assert done.returncode == 0, done.stderr
         assert done.stdout == ""
         log += done.stderr
-    assert {len(report) for report in shuffler.received} == {433}
+    assert {len(report) for report in shuffler.received} == {437}
     # The log holds listed events and fields only, and none of them can hold a value.
     for line in log.splitlines():
         fields = dict(word.split("=", 1) for word in line.split())
@@ -346,6 +355,8 @@ def test_sources_and_transports_come_from_the_settings(tmp_path: Path) -> None:
             "campaign": "power",
             "fusion_key": "A" * 43,
             "shuffler_key": "A" * 42 + "E",
+            "registrar": "https://registrar.example",
+            "registrar_key": "B" * 42 + "E",
             "tls_ca_file": "none.pem",
         },
         "owner": {"report_epsilon": 1, "span_epsilon": 24, "total_epsilon": 100},

@@ -20,6 +20,8 @@ TABLES: dict[str, dict[str, Any]] = {
         "campaign": "street-power",
         "fusion_key": KEYS[0],
         "shuffler_key": KEYS[1].rstrip("="),
+        "registrar": "https://registrar.example",
+        "registrar_key": "B" * 42 + "E",
     },
     "owner": {"report_epsilon": 1, "span_epsilon": 24.0, "total_epsilon": 1000},
     "source": {"kind": "stdin"},
@@ -91,6 +93,8 @@ def test_all_mistakes_are_told_at_once() -> None:
         "device.campaign must be a text, got 7.",
         "device.fusion_key is missing.",
         "device.shuffler_key is missing.",
+        "device.registrar is missing.",
+        "device.registrar_key is missing.",
         "[owner] must be a section.",
         "source.scale must be a number, got 'big'.",
         "source.command must be a list of texts, got [].",
@@ -101,7 +105,11 @@ def test_all_mistakes_are_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("section", "values", "mistake"),
     [
-        ("device", {"schedule": "never"}, "device.schedule must be one of every-round, rotate."),
+        (
+            "device",
+            {"schedule": "never"},
+            "device.schedule must be one of every-round, rotate, turns.",
+        ),
         (
             "device",
             {"timeout_s": 0},
@@ -180,6 +188,8 @@ def test_what_enrolment_writes_can_be_read(
             campaign="street-power",
             fusion_key=KEYS[0],
             shuffler_key=KEYS[1],
+            registrar="https://registrar.example",
+            registrar_key="B" * 42 + "E",
             report_epsilon=0.5,
             span_epsilon=12.0,
             total_epsilon=100.0,

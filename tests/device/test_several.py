@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.device.conftest import CAMPAIGN, World
 from tests.device.test_settings import TABLES, changed
+from tests.registering import keep_tokens
 
 from rase.accounting.ledger import Ledger, OwnerLimits, create_ledger
 from rase.device import commands
@@ -35,6 +36,8 @@ def test_rounds_of_another_campaign_stay_open(
     slow.shuffler.campaign, slow.shuffler.versions = campaign, [campaign]
     terms = Terms("heat", pinned=slow.shuffler.pinned, rules=slow.rules)
     with Ledger(path, limits) as one, Ledger(path, limits) as other:
+        for name in (CAMPAIGN.id, campaign.id):
+            keep_tokens(one, name)
         agents = [
             (hourly, hourly.agent(ledger=one)),
             (slow, slow.agent(ledger=other, memory=Memory(terms, slow.store("heat")))),

@@ -1,11 +1,12 @@
 """Tokens on the device: fetched ahead, one a report, none used twice whatever dies."""
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.device.conftest import CAMPAIGN, START_ROUND, World
-from tests.registering import REGISTRAR_KEY, Registrar, issuer
+from tests.registering import Registrar, issuer
 
 from rase.accounting.ledger import LedgerUnusable
 from rase.device.agent import Agent
@@ -38,7 +39,7 @@ class Issues:
     @property
     def pinned(self) -> PinnedKeys:
         """All three keys."""
-        return replace(self.world.shuffler.pinned, registrar=REGISTRAR_KEY)
+        return self.world.shuffler.pinned
 
     def handle(self, message: Message) -> Answer:
         """Answer."""
@@ -58,7 +59,7 @@ class Issues:
 
     def agent(self, name: str = "device", **changes: Any) -> Agent:
         """Start an agent with this registrar."""
-        ledger = changes.pop("ledger", None) or self.world.ledger(name)
+        ledger = changes.pop("ledger", None) or self.world.ledger(name, tokens=0)
         tokens = TokenFetcher(
             ledger,
             MemoryTransport(self.handle),
@@ -125,6 +126,23 @@ def test_without_tokens_nothing_is_spent(issues: Issues) -> None:
 def test_a_registrar_that_comes_back_in_time_costs_nothing(issues: Issues) -> None:
     """Tries go on until issuing ends."""
     issues.answers = [Unreachable("no answer."), Answer(503), Answer(200, b"?")]
+    issues.world.run(issues.agent(), 7 * CAMPAIGN.round_s)
+    assert len(issues.spent()) == 2
+
+
+def test_a_registrar_that_is_asked_too_often_is_asked_again(issues: Issues) -> None:
+    """After 429 a device does not come before the time in Retry-After; then it gets its tokens."""
+    world, length_s = issues.world, CAMPAIGN.round_s // 2
+    issues.answers = [Answer(429, retry_after_s=length_s)]
+    issues.world.run(issues.agent(), 7 * CAMPAIGN.round_s)
+    (refused,) = world.notes.of("tokens-not-fetched")
+    assert refused["wait_s"] == length_s
+    assert len(issues.spent()) == 2
+
+
+def test_a_gateway_that_names_a_device_asking_too_often_is_asked_again(issues: Issues) -> None:
+    """So does one whose request was refused among others that were not."""
+    issues.answers = [Answer(200, cbor.encode([[429, "too-many"]]))]
     issues.world.run(issues.agent(), 7 * CAMPAIGN.round_s)
     assert len(issues.spent()) == 2
 
@@ -219,7 +237,7 @@ def test_a_device_that_is_switched_off_asks_for_nothing(
     agent.step()
     is_off = True
     issues.world.run(agent, 2 * CAMPAIGN.round_s, least_s=1.0)
-    due_s = agent._tokens.next_due_s  # type: ignore[union-attr]
+    due_s = agent._tokens.next_due_s
     assert (due_s is not None) == knows_windows
     assert due_s is None or due_s < issues.world.clock.monotonic_s()
     assert issues.asked == []
@@ -245,3 +263,39 @@ def test_a_ledger_that_keeps_no_tokens_is_given_time(issues: Issues) -> None:
     ledger.keep_tokens = keep  # type: ignore[method-assign]
     world.run(agent, 4.5 * CAMPAIGN.round_s)
     assert len(issues.spent()) == 2
+
+
+def test_a_registrar_that_is_away_is_asked_less_and_less(issues: Issues) -> None:
+    """For half a day of silence there are some looks an hour, each announced, never a loop."""
+    looks: list[float] = []
+
+    def silent(message: Message) -> Answer:
+        looks.append(issues.world.clock.now_s())
+        raise Unreachable("no answer.")
+
+    issues.handle = silent  # type: ignore[method-assign]
+    issues.world.run(issues.agent(), 12 * CAMPAIGN.round_s)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(looks)]
+    assert pauses[0] >= 10
+    assert max(pauses) >= 600
+    assert len(looks) <= 12 * 7
+    waits = [fields["wait_s"] for fields in issues.world.notes.of("not-fetched")]
+    assert min(float(str(one)) for one in waits) >= 9
+
+
+def test_windows_shorter_than_a_cache_time_follow_each_other(issues: Issues) -> None:
+    """New windows are looked for before the known ones are over, whatever the cache time is."""
+    world = issues.world
+    for number, first in enumerate(range(6, 18, 3), start=1):
+        rounds = START_ROUND + first, START_ROUND + first + 2
+        issues.registrar.window(*rounds, reports=3, number=number)
+    every = issues.registrar.windows
+    agent = issues.agent()
+    for round in range(18):
+        # Two windows ahead are published, as a registrar does.
+        known = [one for one in every if one.key.first_round <= START_ROUND + round + 8]
+        issues.registrar.windows = known
+        world.run(agent, CAMPAIGN.round_s)
+    assert {int(str(one["round"])) - START_ROUND for one in world.notes.of("tokens-fetched")} == {
+        3, 6, 9, 12, 15
+    }  # fmt: skip

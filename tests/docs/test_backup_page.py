@@ -20,6 +20,7 @@ from rase.storage.sqlite import open_sqlite
 if TYPE_CHECKING:
     from benchmarks.loading.postgres import PostgresServer
 
+PRIVATE = b"the private key of a window" * 60
 PAGE = Path(__file__).parents[2] / "docs/guides/backup.md"
 
 
@@ -39,24 +40,34 @@ def test_the_copy_of_the_page_is_for_its_owner_only(tmp_path: Path) -> None:
 
 
 def test_a_registrars_copy_is_whole_and_for_its_owner_only(tmp_path: Path) -> None:
-    """It knows the certified devices, and a registrar goes on with it."""
+    """It knows the certified devices and no key of a window, and a registrar goes on with it."""
     own = tmp_path / "ours/registrar"
-    options = ("--range", "0", "10", "--epsilon", "1", "--registrar-url", "http://127.0.0.1:8704")
+    options = ("--range", "0", "10", "--epsilon", "1")
     assert main(["init", str(tmp_path / "ours"), *options]) == 0
     with closing(open_sqlite(own / "registrar.db", migrations="registrar")) as database:
         certify_list(database, [bytes(32)], secret=bytes(32))
+        with database.transaction() as transaction:
+            transaction.execute(
+                "INSERT INTO token_key (campaign, first_round, last_round, issue_until_s, over_s, "
+                "body, private) VALUES ('fleet', 1, 2, 3, 4, ?, ?)",
+                (b"body", PRIVATE),
+            )
         folder = followed(tmp_path, "registrar-copy.db", {"/etc/rase/registrar": str(own)})
     made = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
     assert made == {"registrar-copy.db": 0o600}
     with closing(open_sqlite(folder / "registrar-copy.db", migrations="registrar")) as copied:
         assert [one.device_key for one in known_devices(copied)] == ["00" * 32]
+        with copied.snapshot() as transaction:
+            assert transaction.execute("SELECT body, private FROM token_key") == [(b"body", None)]
+    assert PRIVATE in b"".join(path.read_bytes() for path in own.glob("registrar.db*"))
+    assert PRIVATE not in (folder / "registrar-copy.db").read_bytes()
 
 
 def test_settings_of_two_servers_are_not_guessed_about(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Which of the two is meant must be said; nothing is copied."""
-    options = ("--range", "0", "10", "--epsilon", "1", "--registrar-url", "http://127.0.0.1:8704")
+    options = ("--range", "0", "10", "--epsilon", "1")
     assert main(["init", str(tmp_path / "ours"), *options]) == 0
     settings = tmp_path / "ours/fusion/rase.toml"
     own = (tmp_path / "ours/registrar/rase.toml").read_text("utf-8")

@@ -1,9 +1,11 @@
 """The grammar of pages, docstrings and help, as `make grammar` checks it with Harper."""
 
+import json
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scripts.grammar.check import Right, Rules, find_mistakes, rules_of
@@ -14,6 +16,7 @@ from scripts.grammar.texts import (
     passages_of_docstring,
     passages_of_page,
 )
+from tests.lab.kept_cells import cache_root
 from tests.programs import program
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +43,47 @@ def test_texts_have_no_mistake() -> None:
     """No page, docstring of a public name or help of a command breaks a rule."""
     passages = list(passages_of(ROOT, generated=RULES.generated))
     assert len(passages) > 10_000
-    assert not [*map(str, find_mistakes(passages, RULES, node=program("node")))]
+    kept = cache_root() / "grammar.txt"
+    assert not [*map(str, find_mistakes(passages, RULES, node=program("node"), kept=kept))]
+
+
+def test_clean_texts_are_read_once(tmp_path: Path) -> None:
+    """A text without a finding is not read again by the same rules; one with a finding always is.
+
+    What is kept is tied to the rules and to the checker: others read all again.
+    """
+    kept = tmp_path / "folder" / "grammar.txt"
+    clean = Passage("page.md", 1, "A report is sent and kept.")
+    wrong = [
+        Passage(place, 1, "A report is sent and then then kept.") for place in ("a.md", "b.md")
+    ]
+    few, more = Rules(on=("ThenThan",)), Rules(on=("ThenThan", "RepeatedWords"))
+    asked: list[list[str]] = []
+
+    def places(passages: list[Passage], rules: Rules) -> list[str]:
+        with pytest.MonkeyPatch.context() as patch:
+
+            def answer(*_: object, **named: Any) -> "subprocess.CompletedProcess[str]":
+                given = json.loads(named["input"])
+                asked.append(given["passages"])
+                found = [
+                    {"index": n, "rule": on, "start": 0, "words": "", "message": ""}
+                    for n, text in enumerate(given["passages"])
+                    for on in given["on"]
+                    if on == "RepeatedWords" and "then then" in text
+                ]
+                written = json.dumps({"found": found, "unknown": []})
+                return subprocess.CompletedProcess([], 0, written)
+
+            patch.setattr("scripts.grammar.check.subprocess.run", answer)
+            found = find_mistakes(passages, rules, node="node", kept=kept)
+        return [one.place for one in found]
+
+    assert places([clean, *wrong], few) == []
+    assert places([clean, *wrong], more) == ["a.md", "b.md"]
+    assert places([clean, *wrong], more) == ["a.md", "b.md"]
+    texts = [clean.text, wrong[0].text]
+    assert asked == [texts, texts, texts[1:]]
 
 
 @needs_harper

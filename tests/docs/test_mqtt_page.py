@@ -22,6 +22,8 @@ def test_the_plug_publishes_what_the_agent_reads() -> None:
         campaign="power",
         fusion_key="A" * 43,
         shuffler_key="A" * 42 + "E",
+        registrar="https://registrar.example",
+        registrar_key="B" * 42 + "E",
         report_epsilon=1.0,
         span_epsilon=24.0,
         total_epsilon=1000.0,

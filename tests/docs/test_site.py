@@ -48,32 +48,23 @@ def test_addresses_are_settings(tmp_path: Path) -> None:
     assert found == [f"{base}/guides/device.html", f"{base}/index.html"]
 
 
-def test_a_site_with_addresses_builds_strictly() -> None:
-    """Pages know their address and link to the sources; no address of theirs is a loose end."""
+@pytest.mark.needs("git")
+def test_a_site_of_versions_holds_each_and_a_list_of_all() -> None:
+    """Commits are built below their names; every page links to the list, from any depth.
+
+    With addresses, which are settings: pages know their own and link to the sources.
+    """
     addresses = {
         "RASE_SITE_URL": "https://docs.example/rase",
         "RASE_REPOSITORY_URL": "https://forge.example/o/rase",
     }
     built = subprocess.run(
-        [sys.executable, SCRIPT],
+        [sys.executable, SCRIPT, "HEAD"],
+        cwd=ROOT,
         env={**os.environ, **addresses},
         capture_output=True,
         text=True,
         check=False,
-    )
-    assert built.returncode == 0, built.stdout + built.stderr
-    page = (ROOT / "build/site/docs/guides/device.html").read_text("utf-8")
-    address = "https://docs.example/rase/docs/guides/device.html"
-    assert f'<link rel="canonical" href="{address}"' in page
-    assert 'href="https://forge.example/o/rase"' in page
-    assert f"<loc>{address}</loc>" in (ROOT / "build/site/sitemap.xml").read_text("utf-8")
-
-
-@pytest.mark.needs("git")
-def test_a_site_of_versions_holds_each_and_a_list_of_all() -> None:
-    """Commits are built below their names; every page links to the list, from any depth."""
-    built = subprocess.run(
-        [sys.executable, SCRIPT, "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert built.returncode == 0, built.stdout + built.stderr
     assert "Open build/site/versions.html in a browser." in built.stdout
@@ -86,6 +77,10 @@ def test_a_site_of_versions_holds_each_and_a_list_of_all() -> None:
         text = (site / "HEAD/docs" / name).read_text("utf-8")
         assert f'<a href="{link}">all versions</a>' in text
         assert "rase:versions" not in text
+        address = f"https://docs.example/rase/HEAD/docs/{name}"
+        assert f'<link rel="canonical" href="{address}"' in text
+        assert 'href="https://forge.example/o/rase"' in text
+        assert f"<loc>{address}</loc>" in (site / "HEAD/sitemap.xml").read_text("utf-8")
     assert (site / "HEAD/deploy/index.html").is_file()
 
 

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,6 +76,28 @@ def test_every_fault_fits_the_sources() -> None:
         assert text.count(fault.old) == 1, f"{fault.name} must be rewritten for src/{fault.file}"
         if fault.file.endswith(".py"):
             compile(text.replace(fault.old, fault.new), fault.name, "exec")
+
+
+def test_no_fault_speaks_of_names_that_are_not_there(tmp_path: Path) -> None:
+    """All names in what is planted are known: a fault must be wrong, not fail to run."""
+    for fault in FAULTS:
+        text = (ROOT / "src" / fault.file).read_text(encoding="utf-8")
+        if fault.file.endswith(".py"):
+            planted = tmp_path / f"{fault.name}.py"
+            planted.write_text(text.replace(fault.old, fault.new), encoding="utf-8")
+    assert _undefined(tmp_path) == []
+    (tmp_path / "broken.py").write_text("def one():\n    return two\n", encoding="utf-8")
+    assert _undefined(tmp_path) == ["broken.py"]
+
+
+def _undefined(folder: Path) -> list[str]:
+    """Return the files in which a name is used that nothing defines."""
+    ruff = str(Path(sys.executable).with_name("ruff"))
+    rules = ["--isolated", "--no-cache", "--output-format=json", "--select=F821,F822,F823"]
+    done = subprocess.run(
+        [ruff, "check", *rules, str(folder)], capture_output=True, text=True, check=False
+    )
+    return sorted({Path(found["filename"]).name for found in json.loads(done.stdout)})
 
 
 def test_every_fault_names_tests_that_are_there() -> None:
@@ -166,6 +190,13 @@ def test_what_is_no_failed_test_is_an_error(project: Path, test: str, detail: st
     outcome = Runner(project).run(replace(WRONG_SUM, tests=(test,)))
     assert outcome.verdict == "error"
     assert detail in outcome.detail
+
+
+def test_broken_code_is_no_fault(project: Path) -> None:
+    """A fault that only makes the code fail to run is an error: any test would notice that."""
+    outcome = Runner(project).run(replace(WRONG_SUM, new="return a + b + one\n"))
+    assert outcome.verdict == "error"
+    assert "NameError: name 'one' is not defined" in outcome.detail
 
 
 def test_other_sources_than_the_copy_are_an_error(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import httpx
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from tests.registering import REGISTRAR_KEY, STOCK, EveryWindow
 from tests.storage.engines import NewAddress
 
 from rase.campaign import Campaign
@@ -68,7 +69,7 @@ KEYS = {
 SHUFFLER_KEY = OpeningKey(role=Role.SHUFFLER, id=1, secret=bytes([3]) * 32)
 FUSION_SIGNER = SigningKey(role=Role.FUSION, secret=bytes([1]) * 32)
 SHUFFLER_SIGNER = SigningKey(role=Role.SHUFFLER, secret=bytes([2]) * 32)
-PINNED = PinnedKeys(FUSION_SIGNER.public_bytes(), SHUFFLER_SIGNER.public_bytes())
+PINNED = PinnedKeys(FUSION_SIGNER.public_bytes(), SHUFFLER_SIGNER.public_bytes(), REGISTRAR_KEY)
 
 
 def keyset(*numbers: int, version: int = 1) -> Keyset:
@@ -93,10 +94,16 @@ def envelope(
     """Return the inner envelope of one report."""
     key = KEYS[key_id]
     if content is None:
-        content = Content(round, place, epsilon_class).to_bytes()
+        content = Content(round, place, epsilon_class, STOCK.take()).to_bytes()
     info = inner_info(campaign_hash(campaign), round)
-    public = public_key(key.kem, public_bytes(key.kem, key.secret))
-    return suite(key.kem, key.aead).encrypt(content, public, info)
+    return suite(key.kem, key.aead).encrypt(content, public_of(key_id), info)
+
+
+@cache
+def public_of(key_id: int) -> Any:
+    """Return the public half of a key; tests seal thousands of reports to each."""
+    key = KEYS[key_id]
+    return public_key(key.kem, public_bytes(key.kem, key.secret))
 
 
 @dataclass
@@ -191,7 +198,12 @@ class Centre:
     def __post_init__(self) -> None:
         """Put the parts together."""
         self.intake = Intake(
-            self.database, self.clock, pinned=PINNED, opener=self.opener, policy=self.policy
+            self.database,
+            self.clock,
+            pinned=PINNED,
+            opener=self.opener,
+            token_keys=EveryWindow(),
+            policy=self.policy,
         )
         self.rounds = Rounds(self.database, self.clock, policy=self.policy)
         self.questions = Questions(self.database)
@@ -294,6 +306,9 @@ def opened_centre(address: DatabaseAddress, now_s: float) -> Iterator[Centre]:
         yield Centre(database, FakeClock(now_s), address=address)
 
 
+# Where the tokens of lives begin.
+_OF_PASTS = 1_000_000
+
 Life: TypeAlias = Callable[[Centre], object]
 
 
@@ -327,11 +342,20 @@ class Pasts:
         with TemporaryDirectory() as folder:
             path = Path(folder) / "fusion.sqlite"
             with made_centre(self._server.new_database() if self._server else path) as centre:
+                # Those of tests that begin with this past are others.
+                STOCK.begin(_OF_PASTS)
                 if life is not None:
                     life(centre)
+                STOCK.begin()
                 now_s = centre.clock.now_s()
             place = centre.address
             return (path.read_bytes() if isinstance(place, Path) else place), now_s
+
+
+@pytest.fixture(autouse=True)
+def _same_tokens() -> None:
+    """Begin each test with the same tokens: to sign others takes longer than to open envelopes."""
+    STOCK.begin()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """Alarms on live answers: raised once, delivered until they arrived, shown everywhere."""
 
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 import httpx
 import pytest
 from pydantic import ValidationError
-from tests.fusion.conftest import ROUND, Centre, app_of, ask, made_centre
+from tests.broker import Mosquitto
+from tests.fusion.conftest import CAMPAIGN, ROUND, Centre, app_of, ask, made_centre
 from tests.fusion.test_mqtt import fusion_of
 from tests.fusion.test_parts import POWER, STATES, draw, happen
+from tests.patience import PATIENCE_S, until
 
 from rase import SeededRandom
 from rase.cli import main
@@ -19,9 +22,11 @@ from rase.fusion import alarms as room
 from rase.fusion.alarms import AlarmEvent, Alarms, post_event
 from rase.fusion.mechanism import randomizer_of
 from rase.fusion.mqtt import fleet_discovery
-from rase.fusion.settings import AlarmSettings, FusionSettings
+from rase.fusion.settings import AlarmSettings, FusionBrokerSettings, FusionSettings
 from rase.fusion.subscribers import add_subscriber
 
+# Of each label: enough for the changes of the tests, and each report is really sealed.
+DEVICES = 600
 LEVEL = AlarmSettings(
     name="too-much",
     campaign="power",
@@ -56,7 +61,7 @@ def power(centre: Centre, round: int, north: float) -> None:
     randomizer = randomizer_of(POWER)
     by_label = {
         number: randomizer.draw_many(
-            [value] * 2000, rng=SeededRandom(10 * (round - ROUND) + number)
+            [value] * DEVICES, rng=SeededRandom(10 * (round - ROUND) + number)
         ).tolist()
         for number, value in ((1, north), (2, 1000.0))
     }
@@ -96,6 +101,34 @@ def test_alarms_are_raised_once_and_end(centre: Centre) -> None:
     assert by_name["nobody"].detection_rounds is None
 
 
+def test_revised_and_late_rounds_raise_nothing(centre: Centre) -> None:
+    """Each round is looked at once, by its unbiased mean, which no later round revises.
+
+    The campaign's own estimates are of `tracked` and are revised. A round that comes late, when a
+    later one was looked at, is not looked at any more, however far beyond the level it is.
+    """
+    whole = LEVEL.model_copy(update={"name": "whole", "label": None})
+    alarms = Alarms(centre.database, centre.questions, [whole])
+    late = 6
+    for place in range(12):
+        if place != late:
+            power(centre, ROUND + place, 4000.0 if place in (2, 9) else 500.0)
+            alarms.look()
+    said = alarms.history()
+    assert [(one.round - ROUND, one.state) for one in reversed(said)] == [
+        (2, "raised"), (3, "quiet"), (9, "raised"), (10, "quiet"),
+    ]  # fmt: skip
+    answers = centre.questions.between(POWER, ROUND, ROUND + 11)
+    assert max(one.revision for one in answers) >= 1
+    power(centre, ROUND + late, 4000.0)
+    centre.clock.advance(3600)
+    centre.rounds.tick()
+    (known,) = centre.questions.between(POWER, ROUND + late, ROUND + late)
+    assert known.require() > 1500
+    assert alarms.look() == 0
+    assert alarms.history() == said
+
+
 def test_a_webhook_gets_each_change_until_it_took_it(
     centre: Centre, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,13 +144,13 @@ def test_a_webhook_gets_each_change_until_it_took_it(
 
     fusion.alarms.look()
     power(centre, ROUND + 2, 2500.0)
-    room._deliver(fusion, fusion.alarms, post=refuse)
+    room._deliver(fusion, fusion.alarms, set(), post=refuse)
     assert [one.alarm for one in fusion.alarms.waiting()] == ["too-much"]
     power(centre, ROUND + 3, 1000.0)
-    room._deliver(fusion, fusion.alarms, post=refuse)
+    room._deliver(fusion, fusion.alarms, set(), post=refuse)
     waiting = fusion.alarms.waiting()
     assert {one.alarm for one in waiting} == {"too-much"}
-    room._deliver(fusion, fusion.alarms, post=lambda url, event: taken.append((url, event)))
+    room._deliver(fusion, fusion.alarms, set(), post=lambda url, event: taken.append((url, event)))
     assert [(url, event.state) for url, event in taken] == [
         (LEVEL.webhook, one.state) for one in waiting
     ]
@@ -144,6 +177,98 @@ def test_a_webhook_is_sent_json() -> None:
         post_event("http://127.0.0.1/", event, transport=transport)
 
 
+MEDIAN = replace(CAMPAIGN, id="typical", estimators=("median",))
+HOPELESS = [
+    AlarmSettings(name="median", campaign="typical", kind="above", level=1),
+    AlarmSettings(name="which", campaign="heat-pump", kind="above", level=0.5),
+    AlarmSettings(name="west", campaign="power", kind="above", level=1, label="west"),
+    AlarmSettings(name="every", campaign="power", kind="above", level=1, label="*"),
+    AlarmSettings(name="up", campaign="heat-pump", kind="above", level=0.5, category="up"),
+]
+
+
+def test_alarms_that_can_never_be_raised_are_refused_by_name(
+    centre: Centre, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A campaign of the median alone has no mean to look at; others go on as if it was not there.
+
+    The log says it once, the list every time, and the test event is not sent.
+    """
+    centre.publisher.publish(MEDIAN)
+    found = Alarms(centre.database, centre.questions, [*HOPELESS, LEVEL])
+    for place, north in enumerate((1000.0, 2500.0)):
+        power(centre, ROUND + place, north)
+        happen(centre, MEDIAN, {0: [2000] * 10}, ROUND + place)
+    fusion, told = replace(fusion_of(centre), alarms=found), set[str]()
+    for _ in range(2):
+        room._deliver(fusion, found, told, post=lambda url, event: None)
+    assert told == {one.name for one in HOPELESS}
+    by_name = {one.alarm: one for one in found.status()}
+    assert by_name["too-much"].problem is None
+    assert by_name["too-much"].state == "raised"
+    for name, words in (
+        ("median", "'typical' must have unbiased_mean or tracked"),
+        ("which", "category must be one of on, off, other"),
+        ("west", "label must be one of north, south"),
+        ("every", "label must be one label"),
+        ("up", "category must be one of on, off, other"),
+    ):
+        assert by_name[name].state == "refused"
+        assert words in str(by_name[name].problem)
+    settings = FusionSettings(**{**BASE, "database": str(centre.address)}, alarms=HOPELESS)
+    monkeypatch.setattr("rase.cli.fusion.fusion_settings", lambda config: settings)
+    assert main(["fusion", "alarms", "list"]) == 0
+    assert "median                   refused" in capsys.readouterr().out
+    assert main(["fusion", "alarms", "test", "median"]) == 2
+    assert "publish a version that has one" in capsys.readouterr().err
+
+
+def test_a_test_event_goes_to_the_broker_as_well(
+    centre: Centre, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Where the alarm stands, not retained; a broker that refuses it or is away is named."""
+    secret, address = tmp_path / "secret", {"database": str(centre.address)}
+    secret.touch(mode=0o600)
+    secret.write_text("pass")
+    mosquitto = Mosquitto(
+        tmp_path / "broker", {"rase-fusion": "pass", "rase-reader": "pass"}, acl=True
+    )
+
+    def run(user: str) -> int:
+        mqtt = FusionBrokerSettings(url=mosquitto.broker().url, user=user, password_file=secret)
+        settings = FusionSettings(**{**BASE, **address}, alarms=[CHANGE], mqtt=mqtt)
+        monkeypatch.setattr("rase.cli.fusion.fusion_settings", lambda config: settings)
+        return main(["fusion", "alarms", "test", "jump"])
+
+    seen: list[tuple[Any, bool]] = []
+    client = replace(mosquitto.broker(), user="rase-reader", password=secret.read_text()).client(
+        "seen"
+    )
+    ready = threading.Event()
+    client.on_connect = lambda one, *_: one.subscribe("rase/+/alarm/+", 1)
+    client.on_subscribe = lambda *_: ready.set()
+    client.on_message = lambda _, __, message: seen.append(
+        (json.loads(message.payload), message.retain)
+    )
+    client.connect("127.0.0.1", mosquitto.port)
+    client.loop_start()
+    try:
+        assert ready.wait(PATIENCE_S)
+        assert run("rase-fusion") == 0
+        assert "the broker took a test event of jump" in capsys.readouterr().err
+        until(lambda: bool(seen))
+        assert (seen[0][0]["alarm"], seen[0][0]["state"], seen[0][1]) == ("jump", "test", False)
+        assert run("rase-reader") == 3
+        assert "did not take it: Not authorized" in capsys.readouterr().err
+    finally:
+        client.disconnect()
+        client.loop_stop()
+        mosquitto.kill()
+    assert run("rase-fusion") == 3
+    assert "ConnectionRefusedError" in capsys.readouterr().err
+
+
 def test_alarms_are_shown_over_http_and_in_home_assistant(centre: Centre) -> None:
     """How each stands and what it said; a binary sensor each."""
     found = alarms_of(centre)
@@ -168,6 +293,7 @@ BASE: dict[str, Any] = {
     "signing_key_file": "a",
     "opening_key_files": ["b"],
     "shuffler_key": "aa" * 32,
+    "registrar_key": "bb" * 32,
     "shuffler_url": "http://127.0.0.1:1",
 }
 

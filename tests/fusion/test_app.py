@@ -120,6 +120,9 @@ def test_latest_and_windows(asked: Asked) -> None:
     assert (row["of_rounds"], row["status"], row["n"]) == (2, "ok", 11)
     (row,) = asked.get("/v1/windows?w=2h").json()
     assert row["status"] == "too_few"
+    for when, rounds in (("", 24), ("&at=2026-06-21T02:00:00Z", 24), (f"&from={TIME_MS}", None)):
+        rows = asked.get(f"/v1/windows?w=1d&timezone=Europe/Zurich{when}").json()
+        assert [row["of_rounds"] for row in rows] == ([] if rounds is None else [rounds])
     rows = asked.get(f"/v1/windows?w=1&from={TIME_MS}&to={TIME_MS + 7200_000}").json()
     assert [row["status"] for row in rows] == ["ok", "ok", "too_few"]
 
@@ -151,6 +154,8 @@ def test_forms(asked: Asked) -> None:
         "windows?w=0",
         "windows?w=90min",
         "windows?w=99999",
+        "windows?w=2h&timezone=Europe/Zurich",
+        "windows?w=1d&timezone=Atlantis",
     ],
 )
 def test_what_cannot_be_understood_is_a_problem(asked: Asked, query: str) -> None:
@@ -556,6 +561,8 @@ def test_no_table_has_a_place_for_an_identity(centre: Centre) -> None:
         *("round", "state", "batches", "settles_s", "sequence", "shuffle", "kept_until_s"),
         *("batch", "manifest", "opened", "replayed", "refused"),
         *("tags", "places", "classes"),
+        # Which key of the fusion centre a batch is for, and in how many parts its round comes.
+        *("fusion_key", "parts"),
         *("method", "target", "mean", "standard_error", "degrees_of_freedom", "n"),
         *("quantity", "unit", "time", "until", "value", "low", "high"),
         *("local_epsilon", "shuffled_epsilon", "delta"),
@@ -574,4 +581,6 @@ def test_no_table_has_a_place_for_an_identity(centre: Centre) -> None:
         *("alarm", "delivered"),
         # Processes of the fusion centre itself, and the public halves of its keys.
         *("process", "part", "keys"),
+        # What operators did: their own names or sessions, never those of who reports.
+        *("act", "done_by", "subject"),
     }

@@ -13,6 +13,7 @@ from tests.fusion.conftest import (
     parcel,
     reports,
 )
+from tests.registering import EveryWindow
 
 from rase.errors import WireError
 from rase.fusion.centre import FusionCentre
@@ -193,7 +194,8 @@ def test_rounds_in_their_grace_hold_no_other_up(
 def test_made_up_reports_count_and_a_victim_can_be_read(early: Centre) -> None:
     """What the threat model says is not promised, so that nobody takes it for promised.
 
-    With the signing key of the shuffler, reports of devices that do not exist are in an estimate.
+    Shuffler and registrar together have what is needed: the tokens here are of devices that do not
+    exist, and their reports are in an estimate.
     Filled up to k_min with reports that are known, a round's unbiased mean gives away the noisy
     report of one device to whoever may read estimates. The noise of that report stays.
     """
@@ -235,7 +237,13 @@ def test_a_stranger_without_the_key_can_do_none_of_it(early: Centre) -> None:
 def test_two_processes_agree_on_when(early: Centre) -> None:
     """What the first batch decided is in the database, not in the process that took it."""
     one = batch(TRUE)
-    other = Intake(early.database, early.clock, pinned=PINNED, opener=early.opener)
+    other = Intake(
+        early.database,
+        early.clock,
+        pinned=PINNED,
+        opener=early.opener,
+        token_keys=EveryWindow(),
+    )
     one.deliver(other)
     rounds = Rounds(early.database, early.clock)
     go_to(early, CLOSES_S)

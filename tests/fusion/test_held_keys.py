@@ -17,6 +17,7 @@ from tests.fusion.conftest import (
     reports,
 )
 from tests.patience import PATIENCE_S
+from tests.registering import modulus
 
 from rase.cli.doctor import examine_work
 from rase.clock import FakeClock
@@ -155,13 +156,13 @@ def test_new_keys_reach_the_processes_of_a_pool() -> None:
         return Batch(campaign_hash(CAMPAIGN), ROUND, number, inner)
 
     with BatchOpener(held, processes=2, many=1, renewed=lambda: held) as opener:
-        assert opener.open(batch(first), class_count=1).refused_count == 0
+        assert opener.open(batch(first), class_count=1, modulus=modulus()).refused_count == 0
         pool = opener._workers()
         held.append(KEYS[second])
-        assert opener.open(batch(second), class_count=1).refused_count == 0
+        assert opener.open(batch(second), class_count=1, modulus=modulus()).refused_count == 0
         assert opener._workers() is not pool
         opener._workers().shutdown()
-        assert opener.open(batch(second), class_count=1).refused_count == 0
+        assert opener.open(batch(second), class_count=1, modulus=modulus()).refused_count == 0
 
 
 def test_readiness_says_which_key_is_missing(centre: Centre) -> None:

@@ -18,6 +18,7 @@ from tests.fusion.conftest import (
     parcel,
     reports,
 )
+from tests.registering import STOCK, EveryWindow
 
 from rase.campaign import ShufflePlan
 from rase.errors import StorageUnusable, WireError
@@ -318,6 +319,7 @@ def test_another_process_may_be_faster(centre: Centre) -> None:
         centre.clock,
         pinned=PINNED,
         opener=Slow(list(KEYS.values()), processes=0),
+        token_keys=EveryWindow(),
     )
     assert not sent.deliver(slow).is_new
     assert centre.count("batches") == 1
@@ -349,7 +351,9 @@ def test_x_wing_envelopes_open(centre: Centre) -> None:
     public = public_key(X_WING, public_bytes(X_WING, key.secret))
     info = inner_info(campaign_hash(wing), ROUND)
     inner = [
-        suite(X_WING, key.aead).encrypt(Content(ROUND, place).to_bytes(), public, info)
+        suite(X_WING, key.aead).encrypt(
+            Content(ROUND, place, 0, STOCK.take()).to_bytes(), public, info
+        )
         for place in PLACES
     ]
     sent = parcel(inner, campaign=wing, key_id=11)

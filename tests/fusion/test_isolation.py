@@ -12,7 +12,7 @@ from tests.tables.test_labels import isolated
 
 from rase.fusion import parts
 from rase.fusion.parts import split_labels
-from rase.shuffler.labels import merge_labels
+from rase.shuffler.release import merge_labels
 
 K_MIN = 4
 LABELLED = replace(

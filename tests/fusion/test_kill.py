@@ -24,6 +24,7 @@ from tests.fusion.conftest import (
     reports,
 )
 from tests.patience import PATIENCE_S
+from tests.registering import REGISTRAR_KEY, Registrar
 from tests.storage.engines import NewAddress, setting_of
 
 from rase.answer import Answer
@@ -47,8 +48,24 @@ def prepared(folder: Path, address: DatabaseAddress) -> Path:
         'opening_key_files = ["opening.key"]\nport = 0\nworkers = 2\n'
         f'shuffler_key = "{SHUFFLER_SIGNER.public_bytes().hex()}"\n'
         'shuffler_url = "http://localhost:1"\n'
+        f'registrar_key = "{REGISTRAR_KEY.hex()}"\n'
     )
-    with published(address):
+    with published(address) as centre:
+        window = Registrar(SHUFFLER_SIGNER, PAST.id, PAST.round_s)
+        key = window.window(PAST.not_before, PAST.not_after)
+        (signed,) = window.windows
+        with centre.database.transaction() as transaction:
+            transaction.execute(
+                "INSERT INTO window_key (campaign, first_round, last_round, over_s, signed) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (
+                    key.campaign,
+                    key.first_round,
+                    key.last_round,
+                    2**40,
+                    signed.to_bytes(),
+                ),
+            )
         return config
 
 

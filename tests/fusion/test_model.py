@@ -16,6 +16,7 @@ from hypothesis.stateful import (
 )
 from tests.fusion.conftest import CAMPAIGN, PINNED, ROUND, Parcel, made_centre, parcel, reports
 from tests.histories import try_histories
+from tests.registering import STOCK, EveryWindow
 from tests.storage.faults import FaultyDatabase, SimulatedDeath
 
 from rase.errors import WireError
@@ -34,6 +35,7 @@ class FusionMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        STOCK.begin()
         self.held = ExitStack()
         folder = self.held.enter_context(
             tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
@@ -68,6 +70,7 @@ class FusionMachine(RuleBasedStateMachine):
             self.centre.clock,
             pinned=PINNED,
             opener=self.centre.opener,
+            token_keys=EveryWindow(),
             policy=self.centre.policy,
         )
         # What a final round answers is looked at below.

@@ -248,6 +248,7 @@ database = "{setting_of(address)}"
 signing_key_file = "s"
 opening_key_files = ["o"]
 shuffler_key = "{peer}"
+registrar_key = "{"ab" * 32}"
 shuffler_url = "http://127.0.0.1:1"
 [fusion.mqtt]
 url = "{mosquitto.broker().url}"

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.fusion.conftest import CAMPAIGN, KEYS, ROUND, Centre, envelope, parcel, reports
 from tests.patience import until
+from tests.registering import modulus
 
 from rase.errors import UnknownKey
 from rase.fusion import opening
@@ -31,10 +32,12 @@ def test_a_pool_opens_what_one_process_opens() -> None:
     """Order and refusals are the same however the work is shared."""
     inner = reports(range(60))
     inner[7] = bytes(368)
-    alone = BatchOpener(list(KEYS.values()), processes=0).open(batch(inner), class_count=1)
+    alone = BatchOpener(list(KEYS.values()), processes=0).open(
+        batch(inner), class_count=1, modulus=modulus()
+    )
     with BatchOpener(list(KEYS.values()), processes=2, many=10) as pool:
-        shared = pool.open(batch(inner), class_count=1)
-        again = pool.open(batch(inner), class_count=1)
+        shared = pool.open(batch(inner), class_count=1, modulus=modulus())
+        again = pool.open(batch(inner), class_count=1, modulus=modulus())
     for found in (shared, again):
         assert found.tags == alone.tags
         assert (found.places == alone.places).all()
@@ -48,11 +51,11 @@ def test_a_killed_worker_loses_no_batch() -> None:
     """The batch is opened all the same, and the next one has new workers."""
     inner = reports(range(60))
     with BatchOpener([KEYS[7]], processes=2, many=10) as pool:
-        pool.open(batch(inner), class_count=1)
+        pool.open(batch(inner), class_count=1, modulus=modulus())
         for number in list(pool._workers()._processes):
             os.kill(number, signal.SIGKILL)
         for _ in range(2):
-            found = pool.open(batch(inner), class_count=1)
+            found = pool.open(batch(inner), class_count=1, modulus=modulus())
             assert sorted(found.places.tolist()) == list(range(60))
 
 
@@ -61,10 +64,12 @@ def test_workers_end_with_their_server() -> None:
     """A server that is killed leaves no process behind that holds its keys."""
     code = (
         "from tests.fusion.conftest import *\n"
+        "from tests.registering import modulus\n"
         "if __name__ == '__main__':\n"
         "    pool = BatchOpener([KEYS[7]], processes=2, many=1)\n"
         "    inner = tuple(reports([1]))\n"
-        "    pool.open(Batch(campaign_hash(CAMPAIGN), ROUND, 7, inner), class_count=1)\n"
+        "    batch = Batch(campaign_hash(CAMPAIGN), ROUND, 7, inner)\n"
+        "    pool.open(batch, class_count=1, modulus=modulus())\n"
         "    print(*pool._workers()._processes, flush=True)\n"
         "    sys.stdin.read()\n"
     )
@@ -105,7 +110,7 @@ def test_workers_hold_the_keys_they_were_started_with(monkeypatch: pytest.Monkey
         key_id=7,
         round=ROUND,
         size=368,
-        modulus=None,
+        modulus=modulus(),
     )
     rows, _ = workers._in_worker(work, envelope(42))
     row = np.frombuffer(rows, opening._ROW)
@@ -116,12 +121,14 @@ def test_workers_hold_the_keys_they_were_started_with(monkeypatch: pytest.Monkey
 def test_a_key_that_is_not_held_is_named() -> None:
     """The number is told, nothing else."""
     with pytest.raises(UnknownKey, match="key 7"):
-        BatchOpener([KEYS[9]]).open(batch(reports([1])), class_count=1)
+        BatchOpener([KEYS[9]]).open(batch(reports([1])), class_count=1, modulus=modulus())
 
 
 def test_keys_and_reports_are_not_shown() -> None:
     """No repr holds a place or a secret."""
-    found = BatchOpener([KEYS[7]], processes=0).open(batch(reports([1234])), class_count=1)
+    found = BatchOpener([KEYS[7]], processes=0).open(
+        batch(reports([1234])), class_count=1, modulus=modulus()
+    )
     # Its address is a number of its own.
     assert "1234" not in re.sub(r" at 0x\w+", "", repr(found))
 

@@ -9,6 +9,7 @@ from rase.fusion.campaigns import next_version
 from rase.fusion.formats import as_csv, as_influx, as_json
 from rase.fusion.query import MAX_ROUNDS, parse_moment_s, parse_rounds
 from rase.fusion.refusals import Refused
+from rase.series.calendar import CalendarUnit, zone_of
 
 
 def happened(centre: Centre, round: int, places: list[int], campaign: Campaign = CAMPAIGN) -> None:
@@ -114,6 +115,38 @@ def test_windows_answer_with_the_rounds_they_have(centre: Centre) -> None:
         assert (strict.status, strict.value, strict.verdict) == (status, None, None)
     (few,) = centre.questions.windows(CAMPAIGN, 4, first=ROUND + 5, last=ROUND + 5)
     assert (few.status, few.rounds, few.of_rounds) == ("too_few", 2, 4)
+
+
+def test_days_of_a_calendar_begin_at_midnight_in_their_zone(centre: Centre) -> None:
+    """A day there is a window like any other: one withheld round leaves 23 of 24, strict refuses.
+
+    Days that are not over have no mean, and the newest that is over ends before today.
+    """
+    zone = zone_of("Europe/Zurich")
+    # Rounds begin at 01:00 UTC on 21 June; midnight there is 22:00 UTC.
+    for place in range(46):
+        happened(centre, ROUND + place, [] if place == 30 else [1000] * 10)
+    last = ROUND + 44
+    assert centre.questions.last_calendar_end(CAMPAIGN, "day", zone) == last
+    told = centre.questions.calendar(CAMPAIGN, "day", zone, first=ROUND, last=ROUND + 45)
+    assert [(one.time, one.rounds, one.of_rounds, one.status) for one in told] == [
+        ("2026-06-20T22:00:00Z", 21, 24, "gap"),
+        ("2026-06-21T22:00:00Z", 23, 24, "ok"),
+    ]
+    (window,) = centre.questions.windows(CAMPAIGN, 24, first=last, last=last)
+    assert told[1] == window
+    (strict,) = centre.questions.calendar(CAMPAIGN, "day", zone, first=last, last=last, strict=True)
+    assert (strict.status, strict.value) == ("too_few", None)
+    units: list[tuple[CalendarUnit, int, str]] = [("day", 24, "gap"), ("week", 168, "too_few")]
+    for unit, hours, status in units:
+        (today,) = centre.questions.calendar(
+            CAMPAIGN, unit, zone, first=ROUND + 45, last=ROUND + 45, is_whole=False
+        )
+        assert (today.of_rounds, today.status) == (hours, status)
+    with pytest.raises(Refused, match="over 1 to 10000 rounds"):
+        centre.questions.calendar(CAMPAIGN, "day", zone, first=0, last=ROUND)
+    with pytest.raises(Refused, match="rounds must begin at midnight in Asia/Kolkata"):
+        centre.questions.calendar(CAMPAIGN, "day", zone_of("Asia/Kolkata"), first=last, last=last)
 
 
 def test_windows_that_are_not_over_have_no_mean(centre: Centre) -> None:

@@ -11,17 +11,15 @@ from tests.fusion.conftest import (
     envelope,
     parcel,
 )
-from tests.registering import REGISTRAR_KEY, Registrar
+from tests.registering import Registrar
 
 from rase.errors import WireError
 from rase.fusion.intake import Intake
 from rase.fusion.opening import BatchOpener
 from rase.fusion.token_keys import TokenKeys, TokenKeysUnknown
 from rase.wire.messages import Content
-from rase.wire.signed import PinnedKeys
 from rase.wire.tokens import TokenKey
 
-ALL = PinnedKeys(PINNED.fusion, PINNED.shuffler, REGISTRAR_KEY)
 LAST = ROUND + 3
 
 
@@ -38,11 +36,11 @@ class Guarded:
 
     def restart(self) -> None:
         """Begin as a process that remembers nothing."""
-        keys = TokenKeys(self.centre.database, self.centre.clock, pinned=ALL, fetch=self._fetch)
+        keys = TokenKeys(self.centre.database, self.centre.clock, pinned=PINNED, fetch=self._fetch)
         self.intake = Intake(
             self.centre.database,
             self.centre.clock,
-            pinned=ALL,
+            pinned=PINNED,
             opener=BatchOpener(list(KEYS.values()), processes=0),
             token_keys=keys,
         )

@@ -16,7 +16,8 @@ from rase.device.sources.csv import CsvSource
 from rase.device.sources.interface import SourceFailed, number_in
 from rase.errors import ConfigurationError, DataError, Unsupported
 from rase.fusion.settings import FusionSettings
-from rase.lab.readers import RefitFiles, WideTable
+from rase.lab.datasets import open_panel
+from rase.lab.readers import RefitFiles
 from rase.service.settings import load_settings
 from rase.subscriber.answers import FusionUnreachable, document_of, refusal_of
 from rase.subscriber.following import EventReader
@@ -136,7 +137,7 @@ def test_a_short_row_that_is_no_text_shows_no_traceback(
     with pytest.raises(DataError, match="row 1 of"):
         list(open_source(saved(tmp_path, b"time,device,value\n\xff\n")).batches())
     with pytest.raises(DataError, match="row 1 of"):
-        list(WideTable(saved(tmp_path, b"time,a\n\xff\n")).batches())
+        open_panel(str(saved(tmp_path, b"time,a,b\n\xff\n")))
     files = RefitFiles(houses=((1, saved(tmp_path, HOUSE.encode() + b"\xff\n")),), interval_s=60)
     with pytest.raises(DataError, match="row 2 of"):
         list(files.batches())
@@ -144,11 +145,11 @@ def test_a_short_row_that_is_no_text_shows_no_traceback(
 
 
 def test_a_header_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    """In CSV by its bytes, in a wide table by a carriage return within the line too."""
+    """By its bytes; a carriage return within the line ends it."""
     with pytest.raises(DataError, match="cannot be read as CSV"):
         open_source(saved(tmp_path, b"time,device,val\xff\n1,a,1\n"))
-    with pytest.raises(DataError, match="cannot be read as a table"):
-        WideTable(saved(tmp_path, b"ti\rme,a\n1,2\n"))
+    with pytest.raises(DataError, match="no column besides the times"):
+        open_panel(str(saved(tmp_path, b"ti\rme,a\n1,2\n")))
 
 
 def test_damaged_gzip_is_refused(tmp_path: Path) -> None:
@@ -156,8 +157,8 @@ def test_damaged_gzip_is_refused(tmp_path: Path) -> None:
     whole = gzip.compress(b"time;a\n" + b"2024-01-01;1,5\n" * 50, mtime=0)
     wrong_codes = b"\x1f\x8b\x080\xd556\xc3}\xb4\xb020\x00\xedE@\x00\x00S{"
     for data in (whole[:-20], whole[:-8] + bytes(8), wrong_codes):
-        with pytest.raises(DataError, match=r"cannot be read"):
-            list(WideTable(saved(tmp_path, data)).batches())
+        with pytest.raises(DataError, match=r"cannot be read|is cut off"):
+            open_panel(str(saved(tmp_path, data)))
 
 
 def test_a_key_of_an_unknown_suite_is_unsupported() -> None:

@@ -44,7 +44,7 @@ def kept_folder(otherwise: Path) -> Path:
         otherwise: Where to keep cells if nothing can be written there.
     """
     try:
-        versions = _cache_root() / "lab-cells"
+        versions = cache_root() / "lab-cells"
         folder = versions / cells_version()
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
@@ -78,7 +78,8 @@ def remove_unused(versions: Path, *, now_s: float) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _cache_root() -> Path:
+def cache_root() -> Path:
+    """Return the folder of what outlives a run of the tests, and a clone."""
     if named := os.environ.get("RASE_TEST_CACHE"):
         return Path(named)
     home = os.environ.get("XDG_CACHE_HOME")

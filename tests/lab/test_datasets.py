@@ -15,6 +15,7 @@ from rase.lab.datasets import Wanted, load, open_panel
 from rase.lab.fleet import SyntheticFleet
 from rase.lab.resample import Grid, gaps_of, usual_interval_ms
 from rase.lab.sources import CHECKSUMS, SOURCES, check_file
+from rase.tables.layouts import Columns
 
 LONG = (
     "time,device,value\n"
@@ -88,7 +89,7 @@ def test_parquet_and_other_columns(tmp_path: Path) -> None:
     times = pa.array([0, 60_000, 120_000]).cast(pa.timestamp("ms"))
     table = pa.table({"t": times, "who": ["x"] * 3, "w": [1.0, 2.0, 4.0]})
     pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
-    wanted = Wanted(time_column="t", device_column="who", value_column="w")
+    wanted = Wanted(columns=Columns("t", "who", "w"))
     assert load(str(tmp_path / "x.parquet"), wanted).panel.values.tolist() == [[1], [2], [4]]
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from rase.errors import DataError
 from rase.lab.datasets import Wanted, load, open_panel
-from rase.lab.readers import WideTable, header_of
+from rase.tables.columns import Hints
+from rase.tables.layouts import Columns
 
 UCI = (
     '"";"MT_001";"MT_002"\n'
@@ -37,7 +38,7 @@ def test_semicolons_and_decimal_commas(tmp_path: Path) -> None:
     assert loaded.own_interval_ms == 900_000
     assert panel.values[:, 1].tolist() == [2.5, 7, 8.5, 1]
     assert np.isnan(panel.values[2, 0])
-    assert loaded.notes == ("commas in numbers are read as decimal commas.",)
+    assert any("decimal comma" in note for note in loaded.notes)
     assert (loaded.rows, loaded.nulls) == (8, 1)
 
 
@@ -66,33 +67,35 @@ def test_gzip_and_parquet(tmp_path: Path) -> None:
     table = pa.table({"when": pa.array([0, 3_600_000]).cast(pa.timestamp("ms")), "x": [1.0, 2.0]})
     pyarrow.parquet.write_table(table, tmp_path / "b.parquet")
     assert open_panel(str(tmp_path / "b.parquet")).values.tolist() == [[1], [2]]
-    assert header_of(tmp_path / "b.parquet") == (["when", "x"], None)
 
 
 def test_chosen_time_column_and_decimal(tmp_path: Path) -> None:
     """The times may stand anywhere, and decimals be told."""
     text = "a;when;b\n1;1700000000;2\n2;1700000060;3,5\n"
-    loaded = load(written(tmp_path, text), Wanted(time_column="when", decimal="comma"))
+    times = Columns(time="when")
+    loaded = load(written(tmp_path, text), Wanted(columns=times, hints=Hints(decimal="comma")))
     assert loaded.panel.devices == ("a", "b")
     assert loaded.panel.values.tolist() == [[1, 2], [2, 3.5]]
-    assert "seconds since 1970" in loaded.notes[1]
+    assert any("seconds since 1970" in note for note in loaded.notes)
     with pytest.raises(DataError, match=r"column 'b' must hold numbers, and row 2 does not"):
-        load(str(tmp_path / "wide.csv"), Wanted(time_column="when", decimal="point"))
+        load(
+            str(tmp_path / "wide.csv"),
+            Wanted(columns=times, hints=Hints(decimal="point")),
+        )
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "has no header line"),
+        ("", "is empty"),
         ("time\n2024-01-01\n", "no column besides the times"),
         ("time,a,a\n2024-01-01,1,2\n", "has two columns named 'a'; keep one"),
         ("time,a,\n2024-01-01,1,2\n", "a column without a name"),
-        ("time,a\n", "holds no reading"),
-        ("time,a\n2024-01-01,\n2024-01-02,\n", "holds no reading"),
-        ("time,a\n2024-01-01,1\n2024-01-01,1\n", "row 2 of .* repeats a time or goes back"),
-        ("time,a\n2024-01-02,1\n2024-01-01,1\n", "row 2 of .* repeats a time or goes back"),
+        ("time,a\n", "holds no rows"),
+        ("time,a\n2024-01-01,\n2024-01-02,\n", "is empty in all"),
+        ("time,a,b\n2024-01-01,1,1\n2024-01-01,1,1\n", "row 2 repeats a time of its device"),
+        ("time,a,b\n2024-01-02,1,1\n2024-01-01,1,1\n", "row 2 goes back in time for its device"),
         ("time,a\n2024-01-02,1\n2024-01-03\n", "row 2 of .* has another number of columns"),
-        ("time,sensor,reading\n2024-01-02,x,1\n", "read with --time-column, --device-column"),
         (
             "time,a\n2024-01-01T00:00:00Z,1\n2024-01-01T01:00:00,1\n",
             "mixes times with and without a zone, first in row 2",
@@ -116,18 +119,34 @@ def test_zones_mixed_in_a_later_block(tmp_path: Path) -> None:
 
 
 def test_damaged(tmp_path: Path) -> None:
-    """Files that cannot be opened or break off are told in one line."""
-    with pytest.raises(DataError, match="there is no file"):
-        header_of(tmp_path / "none.csv")
-    (tmp_path / "x.csv").write_bytes(b"\xff\xfe\x00time")
-    with pytest.raises(DataError, match="cannot be read as a table"):
-        header_of(tmp_path / "x.csv")
-    cut = gzip.compress(UCI.encode() * 2)[:-30]
-    (tmp_path / "cut.csv.gz").write_bytes(cut)
-    with pytest.raises(DataError, match="cannot be read"):
+    """Files that break off, or are no table, are refused in one line."""
+    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(UCI.encode() * 2)[:-30])
+    with pytest.raises(DataError, match="is cut off; copy or compress it again"):
         open_panel(str(tmp_path / "cut.csv.gz"))
-    with pytest.raises(DataError, match="has no column 'when'; check --time-column"):
-        WideTable(Path(written(tmp_path, UCI)), time_column="when")
     (tmp_path / "y.parquet").write_bytes(b"PAR1 and no more")
-    with pytest.raises(DataError, match="cannot be read as a table"):
-        header_of(tmp_path / "y.parquet")
+    with pytest.raises(DataError, match="is a damaged Parquet file"):
+        open_panel(str(tmp_path / "y.parquet"))
+    with pytest.raises(DataError, match="has no column 'when'"):
+        load(written(tmp_path, UCI), Wanted(columns=Columns(time="when")))
+
+
+def test_one_reader(tmp_path: Path) -> None:
+    """What `rase run` reads makes a panel too: other names, dates, zones, UTF-16."""
+    text = "Zeitstempel;Gerät;Messwert\n%s"
+    rows = ((5, "a", "1,5"), (5, "b", "2"), (6, "a", "3"), (6, "b", "4,5"))
+    lines = "".join(f"0{hour}.01.2024 00:00;{who};{value}\n" for hour, who, value in rows)
+    (tmp_path / "t.csv").write_text(text % lines, encoding="utf-16")
+    wanted = Wanted(hints=Hints(dates="day-first", timezone="Europe/Berlin"))
+    loaded = load(str(tmp_path / "t.csv"), wanted)
+    assert loaded.layout == "long"
+    assert loaded.panel.values.tolist() == [[1.5, 2], [3, 4.5]]
+    assert loaded.panel.times_ms[0] == 1_704_326_400_000  # the UTC day of 2024-01-04 23:00
+    assert any("'Messwert' holds the readings" in note for note in loaded.notes)
+
+
+def test_columns_of_no_known_name_are_devices(tmp_path: Path) -> None:
+    """A panel has several devices, so only rows that are said to be long are quantities of one."""
+    path = written(tmp_path, "when,kettle,fridge\n2024-01-01,1,2\n2024-01-02,3,4\n")
+    assert open_panel(path).devices == ("kettle", "fridge")
+    with pytest.raises(DataError, match="has no column 'time'"):
+        load(path, Wanted(hints=Hints(form="long")))

@@ -8,16 +8,14 @@ from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
 
-import pytest
 from tests.live.installed import Installed
 from tests.live.loaded import start_program
-from tests.live.running import environment, rase
+from tests.live.running import environment
 from tests.patience import PATIENCE_S
 
 from rase.accounting.ledger import Entry
 from rase.clock import SystemClock
 from rase.device.folder import DeviceFolder
-from rase.wire.keys import Role
 
 __all__ = ["Agent", "enrolled_agents"]
 
@@ -81,17 +79,14 @@ class Agent:
 
 def enrolled_agents(
     installed: Installed,
-    capsys: pytest.CaptureFixture[str],
     *,
     count: int,
     name: str = "device",
     owner: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Agent]:
     """Enrol devices that read a file, and run them; owners may have other limits."""
-    config = installed.configs[Role.SHUFFLER]
-    tokens = rase(capsys, "shuffler", "enrol", "--config", config, "--count", count)
     agents = []
-    for number, token in enumerate(tokens.split()):
+    for number in range(count):
         folder = installed.folder / f"{name}-{number}"
         shutil.copytree(installed.folder / "installed/device", folder)
         (folder / "power.csv").write_text("power_w\n" + "1000\n" * 5000)
@@ -101,8 +96,6 @@ def enrolled_agents(
         for limit, value in owner.items():
             text = re.sub(rf"^{limit} = .*$", f"{limit} = {value!r}", text, flags=re.MULTILINE)
         settings.write_text(text)
-        given = installed.folder / "token"
-        given.write_text(token)
-        rase(capsys, "device", "enrol", "--folder", folder, "--token-file", given)
+        installed.enrol(folder)
         agents.append(Agent(folder, installed.folder / f"{name}-{number}.log"))
     return agents

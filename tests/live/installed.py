@@ -15,15 +15,16 @@ from typing import Any, Final
 
 import httpx
 import pytest
+from benchmarks.loading.ports import held_port
 from chaos.installation import server_rows
-from tests.enrolling import asked, credential_of
+from chaos.wallets import Wallets, enrolled
 from tests.live.loaded import start_program
-from tests.live.running import answers, environment, free_ports, rase
+from tests.live.running import answers, enrol, environment, free_ports, rase, shorten_windows
 from tests.patience import PATIENCE_S, until
 
 from rase.campaign import Campaign
 from rase.clock import SystemClock
-from rase.service.key_settings import read_signing_key
+from rase.service.key_settings import read_secret_key, read_signing_key
 from rase.storage.address import PostgresAddress
 from rase.wire import cbor
 from rase.wire.frames import authorization_of, frame_of, handle_of
@@ -31,7 +32,13 @@ from rase.wire.keys import Keyset, Role
 from rase.wire.messages import Content
 from rase.wire.problems import Problem
 from rase.wire.seal import seal_report
-from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, campaign_hash
+from rase.wire.signed import (
+    PinnedKeys,
+    SignedCampaign,
+    SignedKeyset,
+    campaign_hash,
+    public_key_of,
+)
 
 __all__ = ["Fleet", "Installed", "Report", "Server"]
 
@@ -98,15 +105,16 @@ class Server:
 
 
 class Installed:
-    """Both servers as ``rase init`` made them, running, with a published campaign.
+    """All servers as ``rase init`` made them, running, with a published campaign.
 
     Args:
         folder: An empty folder.
         capsys: Takes what commands print.
         grace_s: How long a round waits for reports.
-        postgres: Where the state of both is, if not in files.
+        postgres: Where the state of all is, if not in files.
         counts: How many processes of a part there are, if not one of each.
         options: More words for ``rase init``.
+        token_rounds: How many rounds a token window has.
     """
 
     def __init__(
@@ -118,6 +126,7 @@ class Installed:
         postgres: PostgresAddress | None = None,
         counts: Mapping[str, int] | None = None,
         options: Sequence[object] = (),
+        token_rounds: int = 8,
     ) -> None:
         self.folder = folder
         self._capsys = capsys
@@ -130,7 +139,9 @@ class Installed:
         asked += ["--schedule", "every-round", "--owner-day", 100_000, "--accept-weak"]
         # Reports with known places: below its bound this law draws every place of the grid.
         asked += ["--mechanism", "budget-aware"]
+        self.registrar_url = f"http://127.0.0.1:{held_port()}"
         asked += ["--shuffler-url", self.shuffler_url, "--fusion-url", self.fusion_url]
+        asked += ["--registrar-url", self.registrar_url]
         rase(capsys, "init", folder / "installed", *asked, *options)
         self.configs = {
             role: folder / "installed" / role / "rase.toml" for role in (Role.SHUFFLER, Role.FUSION)
@@ -141,35 +152,41 @@ class Installed:
             shuffler.read_text().replace("[shuffler]", "[shuffler]\nlease_s = 1", 1)
             + "\n[shuffler.limits]\nreports_per_minute = 100000\n"
         )
+        self.registrar_config = folder / "installed/registrar/rase.toml"
+        shorten_windows(self.registrar_config, rounds=token_rounds)
         if postgres is not None:
-            for role, config in self.configs.items():
-                text = config.read_text().replace(f'"{role}.db"', f'"{postgres.url}"')
+            configs: dict[str, Path] = {"registrar": self.registrar_config}
+            configs |= {str(role): config for role, config in self.configs.items()}
+            for name, config in configs.items():
+                text = config.read_text().replace(f'"{name}.db"', f'"{postgres.url}"')
                 config.write_text(text)
         self.intake_urls, self.fusion_urls = [self.shuffler_url], [self.fusion_url]
         self.servers = {
             f"{part}-{number}" if number else part: self.served(part, number)
-            for part in ("fusion", "intake", "closer")
+            for part in ("fusion", "intake", "closer", "registrar")
             for number in range((counts or {}).get(part, 1))
         }
 
     def served(self, part: str, number: int = 0) -> Server:
         """Start one of the servers; all but the first of a kind get a port of their own."""
         config = self.configs[Role.FUSION if part == "fusion" else Role.SHUFFLER]
+        config = self.registrar_config if part == "registrar" else config
         variables = {}
         if number and part == "closer":
             # As behind a balancer: each closer reaches another fusion centre.
             variables["RASE_SHUFFLER__FUSION_URL"] = self.fusion_urls[-1]
         elif number:
             port, _ = free_ports()
-            variables[f"RASE_{'FUSION' if part == 'fusion' else 'SHUFFLER'}__PORT"] = str(port)
-            urls = self.fusion_urls if part == "fusion" else self.intake_urls
+            section = "SHUFFLER" if part == "intake" else part.upper()
+            variables[f"RASE_{section}__PORT"] = str(port)
+            urls = {"fusion": self.fusion_urls, "intake": self.intake_urls}.get(part, [])
             urls.append(f"http://127.0.0.1:{port}")
         log = f"{part}-{number}.log" if number else f"{part}.log"
         return Server(part, config, self.folder / log, variables=variables)
 
     def publish(self) -> None:
         """Publish keys and campaign once both servers answer."""
-        urls = (*self.intake_urls, *self.fusion_urls)
+        urls = (*self.intake_urls, *self.fusion_urls, self.registrar_url)
         until(lambda: all(map(answers, urls)), logs=self.folder)
         # The shuffler countersigns no keyset before its closer has told which keys it has.
         told = "SELECT id FROM opening_key"
@@ -179,17 +196,32 @@ class Installed:
         rase(self._capsys, "fusion", "publish-keys", folder / "keyset.json", *at_fusion)
         rase(self._capsys, "campaign", "publish", folder / "campaign.toml", *at_fusion)
 
-    def enrolled(self, count: int) -> list[str]:
-        """Enrol devices and return their credentials."""
-        config = self.configs[Role.SHUFFLER]
-        tokens = rase(self._capsys, "shuffler", "enrol", "--config", config, "--count", count)
-        made = []
-        for number, token in enumerate(tokens.split()):
-            answer = httpx.post(
-                f"{self.shuffler_url}/v1/enrolments", json=asked(token, number), timeout=PATIENCE_S
+    def admissions(self, count: int) -> list[tuple[str, str]]:
+        """Return the token of the shuffler's operator and the approval of the registrar's."""
+        at_shuffler = ("--config", self.configs[Role.SHUFFLER], "--count", count)
+        at_registrar = ("--config", self.registrar_config, "--count", count)
+        tokens = rase(self._capsys, "shuffler", "enrol", *at_shuffler).split()
+        approvals = rase(self._capsys, "registrar", "approve", *at_registrar).split()
+        return list(zip(tokens, approvals, strict=True))
+
+    def enrol(self, folder: Path) -> None:
+        """Enrol the device of a folder."""
+        enrol(self._capsys, self.folder / "installed", [folder])
+
+    def enrolled(self, secrets: Sequence[bytes]) -> list[str]:
+        """Enrol devices with keys of their own and return their credentials."""
+        return [
+            enrolled(
+                secret,
+                shuffler=self.shuffler_url,
+                registrar=self.registrar_url,
+                token=token,
+                approval=approval,
             )
-            made.append(credential_of(token, answer.json(), number))
-        return made
+            for secret, (token, approval) in zip(
+                secrets, self.admissions(len(secrets)), strict=True
+            )
+        ]
 
     def database(self, role: Role) -> Path:
         """Return the file of a server's state."""
@@ -243,11 +275,17 @@ class Fleet:
     def __init__(self, installed: Installed, devices: int, *, starts: bool = True) -> None:
         self._urls = installed.intake_urls
         self._stop = threading.Event()
-        self._credentials = installed.enrolled(devices)
+        secrets = [number.to_bytes(32, "big") for number in range(1, devices + 1)]
+        self._credentials = installed.enrolled(secrets)
         ((signed,),) = installed.rows(Role.SHUFFLER, "SELECT signed FROM campaign")
         pinned = _pinned(installed)
         self.campaign: Campaign = SignedCampaign.from_bytes(bytes(signed), pinned).campaign
         self.read_keys(installed)
+        self._secrets, self._pinned = secrets, pinned
+        self._registrar_url = installed.registrar_url
+        self.wallets = self.wallets_for(self.campaign.id)
+        if starts:
+            self.wallets.keep_full()
         self._failures: list[BaseException] = []
         self.reports: list[Report] = []
         self._threads = [
@@ -264,6 +302,29 @@ class Fleet:
         keyset = SignedKeyset.from_bytes(bytes(signed), _pinned(installed)).keyset
         self._keyset: Keyset = keyset
 
+    def wallets_for(self, campaign: str) -> Wallets:
+        """Return what holds the tokens of a campaign; none is fetched yet."""
+        return Wallets(
+            self._secrets,
+            registrar=self._registrar_url,
+            campaign=campaign,
+            pinned=self._pinned,
+        )
+
+    def tokened_round(self) -> int:
+        """Wait for a round whose tokens are here to end, and return it."""
+        clock = SystemClock()
+
+        def ended() -> int:
+            return int(clock.now_s()) // self.campaign.round_s - 1
+
+        def is_over() -> bool:
+            self.wallets.fetch()
+            return self.wallets.holds(ended())
+
+        until(is_over)
+        return ended()
+
     def acknowledged(self) -> list[Report]:
         """Return the reports that the shuffler has taken in so far."""
         return [report for report in list(self.reports) if report.fate == "acknowledged"]
@@ -274,7 +335,10 @@ class Fleet:
         Returns:
             The status that each report was answered with.
         """
-        wires = [self._sealed(round, place=place).wire for place in places]
+        wires = [
+            self._sealed(round, place=place, token=self.wallets.take(number, round)).wire
+            for number, place in enumerate(places)
+        ]
         pairs = [
             [handle_of(credential), frame_of(wire, credential)]
             for credential, wire in zip(self._credentials, wires, strict=False)
@@ -290,6 +354,7 @@ class Fleet:
     def stop(self) -> None:
         """Let no device begin another round, and wait until all know what became of theirs."""
         self._stop.set()
+        self.wallets.stop()
         for thread in self._threads:
             thread.join()
         if self._failures:
@@ -313,9 +378,12 @@ class Fleet:
             ended = int(clock.now_s()) // self.campaign.round_s - 1
             if ended > last and not self._stop.is_set():
                 last = ended
-                newest = self._sealed(ended, place=(997 * ended + 31 * number) % 4096)
-                waiting.append(newest)
-                self.reports.append(newest)
+                token = self.wallets.take(number, ended)
+                if token is not None:
+                    place = (997 * ended + 31 * number) % 4096
+                    newest = self._sealed(ended, place=place, token=token)
+                    waiting.append(newest)
+                    self.reports.append(newest)
             # The newest is sent even if it was acknowledged: an answer may always get lost.
             for report in {id(report): report for report in (*waiting, newest) if report}.values():
                 _send(client, next(urls), report, self._credentials[number])
@@ -324,13 +392,14 @@ class Fleet:
             # there, and would take the processor from what the test is about.
             pause.wait(0.01 if waiting else 0.1)
 
-    def _sealed(self, round: int, *, place: int) -> Report:
+    def _sealed(self, round: int, *, place: int, token: bytes | None) -> Report:
         end_s = self.campaign.round_end_s(round)
         wire = seal_report(
-            Content(round, place),
+            Content(round, place, 0, token or b""),
             campaign_hash=campaign_hash(self.campaign),
             shuffler=self._keyset.active(Role.SHUFFLER, now_s=end_s),
             fusion=self._keyset.active(Role.FUSION, now_s=end_s),
+            keyset=self._keyset.version,
         )
         return Report(round, place, wire)
 
@@ -364,4 +433,7 @@ def _pinned(installed: Installed) -> PinnedKeys:
         role: read_signing_key(config.parent / "keys/signing.key", role=role).public_bytes()
         for role, config in installed.configs.items()
     }
-    return PinnedKeys(keys[Role.FUSION], keys[Role.SHUFFLER])
+    registrar = read_secret_key(
+        installed.registrar_config.parent / "keys/signing.key", "registrar.signing_key_file"
+    )
+    return PinnedKeys(keys[Role.FUSION], keys[Role.SHUFFLER], public_key_of(registrar))

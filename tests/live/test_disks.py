@@ -71,7 +71,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
         finally:
             fleet.stop()
         until(lambda: is_settled(installed, fleet), logs=tmp_path)
-        assert installed.end() == [0, 0, 0]
+        assert installed.end() == [0, 0, 0, 0]
     finally:
         installed.kill()
     check_estimates(installed, fleet)

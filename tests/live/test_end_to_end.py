@@ -3,11 +3,13 @@
 import json
 import shutil
 import subprocess
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.live.running import answers, free_ports, program, rase
+from benchmarks.loading.ports import held_port
+from tests.live.running import answers, enrol, free_ports, program, rase, shorten_windows
 from tests.patience import PATIENCE_S, until
 
 from rase.cli import main
@@ -56,8 +58,14 @@ ROOMS = {
 UNIFORM = {f"rase.shuffle.{name}" for name in ("attacker", "checks", "release", "uniform")}
 
 
-def read_csv_of(device: Path) -> None:
-    """Let a device read a file of ever the same reading."""
+def copied(installed: Path, devices: Sequence[Path]) -> None:
+    """Make devices that read a file of ever the same reading."""
+    for device in devices:
+        shutil.copytree(installed / "device", device)
+        _read_csv(device)
+
+
+def _read_csv(device: Path) -> None:
     (device / "power.csv").write_text("power_w\n" + "1000\n" * 5000)
     settings = device / "device.toml"
     source = 'kind = "csv"\npath = "power.csv"\ncolumn = "power_w"\nevery_s = 0.2'
@@ -73,15 +81,19 @@ def test_an_estimate_comes_out_of_what_init_wrote(
     ask for.
     """
     monkeypatch.setattr("rase.service.doctor._TIMEOUT_S", PATIENCE_S)
-    shuffler_url, fusion_url = (f"http://127.0.0.1:{port}" for port in free_ports())
+    ports = (*free_ports(), held_port())
+    shuffler_url, fusion_url, registrar_url = (f"http://127.0.0.1:{port}" for port in ports)
     folder = tmp_path / "installed"
     options = ["--range", 0, 3000, "--epsilon", 2, "--round", "2s", "--upload", "1s"]
     options += ["--grace", "2s", "--k-min", DEVICES, "--window", 100]
     # Rounds of seconds are for tests: owners must allow them, and the operator accept them.
     options += ["--schedule", "every-round", "--owner-day", 100_000, "--accept-weak"]
     options += ["--shuffler-url", shuffler_url, "--fusion-url", fusion_url]
+    options += ["--registrar-url", registrar_url]
     rase(capsys, "init", folder, *options)
     shuffler, fusion = folder / "shuffler/rase.toml", folder / "fusion/rase.toml"
+    registrar = folder / "registrar/rase.toml"
+    shorten_windows(registrar)
     listing = tmp_path / "listing"
     listing.mkdir()
     (listing / "sitecustomize.py").write_text(LISTING)
@@ -95,8 +107,9 @@ def test_an_estimate_comes_out_of_what_init_wrote(
         servers = [
             start("shuffler", "shuffler", "run", "--config", shuffler),
             start("fusion", "fusion", "run", "--config", fusion),
+            start("registrar", "registrar", "run", "--config", registrar),
         ]
-        until(lambda: answers(shuffler_url) and answers(fusion_url), logs=tmp_path)
+        until(lambda: all(map(answers, (shuffler_url, fusion_url, registrar_url))), logs=tmp_path)
         # The shuffler countersigns no keyset before its closer has told which keys it has.
         closing = (tmp_path / "shuffler.log").read_text
         until(lambda: "shuffler closing" in closing(), logs=tmp_path)
@@ -104,16 +117,10 @@ def test_an_estimate_comes_out_of_what_init_wrote(
         keyset, campaign = folder / "fusion/keyset.json", folder / "fusion/campaign.toml"
         rase(capsys, "fusion", "publish-keys", keyset, *at_fusion)
         rase(capsys, "campaign", "publish", campaign, *at_fusion)
-        tokens = rase(capsys, "shuffler", "enrol", "--config", shuffler, "--count", DEVICES)
-        devices = []
-        for number, token in enumerate(tokens.split()):
-            device = tmp_path / f"device-{number}"
-            shutil.copytree(folder / "device", device)
-            read_csv_of(device)
-            (tmp_path / "token").write_text(token)
-            where = ("--folder", device)
-            rase(capsys, "device", "enrol", *where, "--token-file", tmp_path / "token")
-            devices.append(start(device.name, "device", "run", *where))
+        folders = [tmp_path / f"device-{number}" for number in range(DEVICES)]
+        copied(folder, folders)
+        enrol(capsys, folder, folders)
+        devices = [start(device.name, "device", "run", "--folder", device) for device in folders]
         token = rase(capsys, "fusion", "subscribers", "add", "me", *at_fusion)
         (tmp_path / "subscriber").write_text(token)
         question = ("query", "avg", "--url", fusion_url, "--token-file", tmp_path / "subscriber")
@@ -131,7 +138,7 @@ def test_an_estimate_comes_out_of_what_init_wrote(
         assert answer["status"] == "ok"
         rase(capsys, "doctor", folder)
         rase(capsys, "doctor", tmp_path / "device-0")
-    assert [process.returncode for process in (*servers, *devices)] == [0] * (2 + DEVICES)
+    assert [process.returncode for process in (*servers, *devices)] == [0] * (3 + DEVICES)
     check_loaded(listing)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from chaos.wallets import enrolled
 from tests.enrolling import asked
 from tests.live.installed import Fleet, Installed
-from tests.live.running import rase
 from tests.patience import PATIENCE_S, until
 
 from rase.clock import SystemClock
@@ -38,8 +38,7 @@ def test_an_honest_device_gets_in_among_a_flood(
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(before[1], 8192), before[1]))
     try:
         installed.publish()
-        config = installed.configs[Role.SHUFFLER]
-        (token,) = rase(capsys, "shuffler", "enrol", "--config", config, "--count", 1).split()
+        ((token, approval),) = installed.admissions(1)
         fleet = Fleet(installed, 3, starts=False)
         host, port = installed.shuffler_url.removeprefix("http://").split(":")
         done, statuses = threading.Event(), list[int]()
@@ -62,17 +61,20 @@ def test_an_honest_device_gets_in_among_a_flood(
             for thread in threads:
                 thread.start()
             until(lambda: len(statuses) >= WRONG_A_SECOND // 2)
-            with httpx.Client(base_url=installed.shuffler_url, timeout=PATIENCE_S) as client:
-                right = client.post("/v1/enrolments", json=asked(token, 77))
-                enrolled_s = SystemClock().monotonic_s() - began_s
-            round = int(SystemClock().now_s()) // fleet.campaign.round_s
-            until(lambda: int(SystemClock().now_s()) // fleet.campaign.round_s > round)
+            assert enrolled(
+                secret=bytes([77]) * 32,
+                shuffler=installed.shuffler_url,
+                registrar=installed.registrar_url,
+                token=token,
+                approval=approval,
+            )
+            enrolled_s = SystemClock().monotonic_s() - began_s
+            round = fleet.tokened_round()
             assert fleet.send_together(round, places=[1, 2, 3]) == [201] * 3
             for thread in threads:
                 thread.join()
             rate = len(statuses) / (SystemClock().monotonic_s() - began_s)
         done.set()
-        assert right.status_code == 201
         assert set(statuses) <= {403, 429}
         until(lambda: bool(installed.rows(Role.FUSION, "SELECT n FROM answers")), logs=tmp_path)
         print(f"{len(statuses)} wrong, {rate:.0f} a second; enrolled after {enrolled_s:.2f} s")  # noqa: T201

@@ -66,7 +66,7 @@ def test_a_killed_agent_repeats_its_bytes_and_pays_once(
     agents: list[Agent] = []
     try:
         installed.publish()
-        agents += enrolled_agents(installed, capsys, count=AGENTS)
+        agents += enrolled_agents(installed, count=AGENTS)
         kill_at_random(agents, kills, installed=installed)
         before = len(estimates(installed))
         until(lambda: len(estimates(installed)) > before, logs=tmp_path)
@@ -77,7 +77,7 @@ def test_a_killed_agent_repeats_its_bytes_and_pays_once(
         last = "SELECT max(round) FROM rounds WHERE state <> 'open'"
         until(lambda: installed.rows(Role.FUSION, last)[0][0] >= ended, logs=tmp_path)
         counters = httpx.get(f"{installed.shuffler_url}/metrics", timeout=PATIENCE_S).text
-        assert installed.end() == [0, 0, 0]
+        assert installed.end() == [0, 0, 0, 0]
     finally:
         for agent in agents:
             agent.kill()

@@ -1,14 +1,14 @@
 """Real processes that speak through a real broker, as deployed: with its ACL and passwords."""
 
 import json
-import shutil
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from benchmarks.loading.ports import held_port
 from tests.broker import Mosquitto
-from tests.live.running import answers, free_ports, program, rase
-from tests.live.test_end_to_end import DEVICES, read_csv_of
+from tests.live.running import answers, enrol, free_ports, program, rase, shorten_windows
+from tests.live.test_end_to_end import DEVICES, copied
 from tests.patience import until
 
 from rase.shuffler.enrolment import broker_users
@@ -27,15 +27,19 @@ def test_an_estimate_comes_out_of_the_broker(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Devices know only the broker after enrolment; a reader finds the estimate there."""
-    shuffler_url, fusion_url = (f"http://127.0.0.1:{port}" for port in free_ports())
+    ports = (*free_ports(), held_port())
+    shuffler_url, fusion_url, registrar_url = (f"http://127.0.0.1:{port}" for port in ports)
     folder = tmp_path / "installed"
     options = ["--range", 0, 3000, "--epsilon", 2, "--round", "4s", "--upload", "2s"]
     options += ["--grace", "4s", "--k-min", DEVICES, "--window", 100]
     # Rounds of seconds are for tests: owners must allow them, and the operator accept them.
     options += ["--schedule", "every-round", "--owner-day", 100_000, "--accept-weak"]
     options += ["--shuffler-url", shuffler_url, "--fusion-url", fusion_url]
+    options += ["--registrar-url", registrar_url]
     rase(capsys, "init", folder, *options)
     shuffler, fusion = folder / "shuffler/rase.toml", folder / "fusion/rase.toml"
+    registrar = folder / "registrar/rase.toml"
+    shorten_windows(registrar)
     servers = dict.fromkeys(("rase-shuffler", "rase-fusion", "rase-reader"), "hush")
     mosquitto = Mosquitto(tmp_path / "broker", servers, acl=True)
     url = mosquitto.broker().url
@@ -53,16 +57,14 @@ def test_an_estimate_comes_out_of_the_broker(
 
         start("shuffler", "shuffler", "run", "--config", shuffler)
         start("fusion", "fusion", "run", "--config", fusion)
-        until(lambda: answers(shuffler_url) and answers(fusion_url), logs=tmp_path)
+        start("registrar", "registrar", "run", "--config", registrar)
+        until(lambda: all(map(answers, (shuffler_url, fusion_url, registrar_url))), logs=tmp_path)
         rase(capsys, "fusion", "publish-keys", folder / "fusion/keyset.json", "--config", fusion)
         rase(capsys, "campaign", "publish", folder / "fusion/campaign.toml", "--config", fusion)
-        tokens = rase(capsys, "shuffler", "enrol", "--config", shuffler, "--count", DEVICES)
         devices = [tmp_path / f"device-{number}" for number in range(DEVICES)]
-        for device, token in zip(devices, tokens.split(), strict=True):
-            shutil.copytree(folder / "device", device)
-            read_csv_of(device)
-            (tmp_path / "token").write_text(token)
-            rase(capsys, "device", "enrol", "--folder", device, "--token-file", tmp_path / "token")
+        copied(folder, devices)
+        enrol(capsys, folder, devices)
+        for device in devices:
             # From now on there is no way to the shuffler but the broker.
             change(device / "device.toml", shuffler_url, url)
         database = open_sqlite(shuffler.parent / "shuffler.db", migrations="shuffler")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from benchmarks.loading.postgres import PostgresServer
 
 DEVICES = 8
-MANY = {"intake": 3, "closer": 2, "fusion": 2}
+MANY = {"intake": 3, "closer": 2, "fusion": 2, "registrar": 2}
 
 
 def check_closed_once(installed: Installed, fleet: Fleet) -> None:
@@ -86,7 +86,7 @@ def test_a_database_that_crashes_loses_nothing_acknowledged(
         finally:
             fleet.stop()
         until(lambda: is_settled(installed, fleet), logs=tmp_path)
-        assert installed.end() == [0, 0, 0]
+        assert installed.end() == [0, 0, 0, 0]
     finally:
         installed.kill()
     check_closed_once(installed, fleet)

@@ -13,7 +13,6 @@ from tests.live.running import rase
 from tests.patience import PATIENCE_S, until
 
 from rase.cli import main
-from rase.clock import SystemClock
 from rase.fusion.mechanism import campaign_of
 from rase.kernels.words import SeededRandom
 from rase.wire.keys import Role
@@ -60,7 +59,7 @@ def test_both_promises_hold_from_publishing_to_the_answer(
         text = (tmp_path / "installed/fusion/campaign.toml").read_bytes()
         campaign = campaign_of(tomllib.loads(text.decode())["campaign"])
         installed.publish()
-        few = enrolled_agents(installed, capsys, count=K_MIN - 1)
+        few = enrolled_agents(installed, count=K_MIN - 1)
         agents += few
         until(lambda: len(rounds(installed, "withheld")) >= 2, logs=tmp_path)
         until(lambda: all(agent.sent() for agent in few), logs=tmp_path)
@@ -72,7 +71,7 @@ def test_both_promises_hold_from_publishing_to_the_answer(
             ("shuffled_epsilon", 0.9 * promised, "shuffled-epsilon-above-limit"),
             ("report_epsilon", 1.9, "epsilon-above-limit"),
         ):
-            (refusing,) = enrolled_agents(installed, capsys, count=1, name=name, owner={name: cap})
+            (refusing,) = enrolled_agents(installed, count=1, name=name, owner={name: cap})
             agents.append(refusing)
             assert refusing.process.wait(PATIENCE_S) == 5
             assert f"reason={reason}" in refusing.log()
@@ -83,7 +82,7 @@ def test_both_promises_hold_from_publishing_to_the_answer(
         cap, spent = campaign.claims[2].epsilon, campaign.claims[2].local_epsilon
         limits = {"mortal": {"span_shuffled_epsilon": cap}, "thrifty": {"span_epsilon": spent}}
         mortals = [
-            enrolled_agents(installed, capsys, count=1, name=name, owner=owner)[0]
+            enrolled_agents(installed, count=1, name=name, owner=owner)[0]
             for name, owner in limits.items()
         ]
         agents += mortals
@@ -93,7 +92,7 @@ def test_both_promises_hold_from_publishing_to_the_answer(
         assert (mortals[0].given(), mortals[1].ledger()[1]) == (cap, spent)
 
         # One more makes rounds large enough, and their answers carry both promises.
-        agents += enrolled_agents(installed, capsys, count=1, name="third")
+        agents += enrolled_agents(installed, count=1, name="third")
         until(lambda: bool(rounds(installed, "final")), logs=tmp_path)
         at_fusion = ("--config", installed.configs[Role.FUSION])
         token = rase(capsys, "fusion", "subscribers", "add", "me", *at_fusion)
@@ -129,7 +128,7 @@ def test_a_promise_that_a_crowd_makes_small_is_kept_and_capped(
     allows exactly both does.
     """
     options = ["--delta", "1e-6", "--k-min", CROWD]
-    installed = Installed(tmp_path, capsys, grace_s=6, options=options)
+    installed = Installed(tmp_path, capsys, grace_s=6, options=options, token_rounds=2)
     agents: list[Agent] = []
     try:
         installed.publish()
@@ -141,7 +140,7 @@ def test_a_promise_that_a_crowd_makes_small_is_kept_and_capped(
 
         def release(count: int) -> int:
             """Report for the round that ended last."""
-            round = int(SystemClock().now_s()) // fleet.campaign.round_s - 1
+            round = fleet.tokened_round()
             statuses = fleet.send_together(round, places=[10 * one for one in range(count)])
             assert statuses == [201] * count
             return round
@@ -157,13 +156,13 @@ def test_a_promise_that_a_crowd_makes_small_is_kept_and_capped(
             ("shuffled_epsilon", 0.99 * promised, "shuffled-epsilon-above-limit"),
             ("report_epsilon", 1.99, "epsilon-above-limit"),
         ):
-            (refusing,) = enrolled_agents(installed, capsys, count=1, name=name, owner={name: cap})
+            (refusing,) = enrolled_agents(installed, count=1, name=name, owner={name: cap})
             agents.append(refusing)
             assert refusing.process.wait(PATIENCE_S) == 5
             assert f"reason={reason}" in refusing.log()
             assert refusing.ledger() == ([], 0.0)
         exactly = {"shuffled_epsilon": promised, "report_epsilon": 2.0}
-        (willing,) = enrolled_agents(installed, capsys, count=1, name="willing", owner=exactly)
+        (willing,) = enrolled_agents(installed, count=1, name="willing", owner=exactly)
         agents.append(willing)
         until(lambda: bool(willing.sent()), logs=tmp_path)
     finally:

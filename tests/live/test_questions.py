@@ -4,12 +4,13 @@ import json
 import re
 import shutil
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from chaos.wallets import Wallets
 from tests.live.agents import Agent
 from tests.live.installed import Fleet, Installed
 from tests.live.running import rase
@@ -19,6 +20,7 @@ from rase.campaign import Campaign
 from rase.cli import main
 from rase.clock import SystemClock
 from rase.fusion.mechanism import campaign_of, randomizer_of, state_randomizer_of
+from rase.kernels.words import SeededRandom
 from rase.wire import cbor
 from rase.wire.frames import frame_of, handle_of
 from rase.wire.keys import Role
@@ -53,32 +55,41 @@ def written(folder: Path, name: str) -> Path:
     return path
 
 
-def draw(campaign: Campaign) -> list[int]:
-    """Return a place for each device, drawn as devices draw."""
+def draw(campaign: Campaign, rng: SeededRandom) -> list[int]:
+    """Return a place for each device, drawn as devices draw, but seeded."""
     if campaign.states is None:
-        numbers: list[int] = randomizer_of(campaign).draw_many(POWER_W).tolist()
+        numbers: list[int] = randomizer_of(campaign).draw_many(POWER_W, rng=rng).tolist()
         return numbers
     states: Sequence[str] = STATE
     if campaign.bounds:
         bins = {1000.0: campaign.categories[1], 2500.0: campaign.categories[2]}
         states = [bins[power] for power in POWER_W]
-    drawn: list[int] = state_randomizer_of(campaign).draw_names(states).tolist()
+    drawn: list[int] = state_randomizer_of(campaign).draw_names(states, rng=rng).tolist()
     return drawn
 
 
-def send(fleet: Fleet, campaign: Campaign, round: int) -> None:
+def send(
+    fleet: Fleet,
+    campaign: Campaign,
+    round: int,
+    *,
+    rng: SeededRandom,
+    tokens: Mapping[str, Wallets],
+) -> None:
     """Report once for each device, as a gateway does."""
     end_s = campaign.round_end_s(round)
     keys = {role: fleet._keyset.active(role, now_s=end_s) for role in (Role.SHUFFLER, Role.FUSION)}
+    wallets = tokens[campaign.id]
     wires = [
         seal_report(
-            Content(round, place),
+            Content(round, place, 0, wallets.take(number, round) or b""),
             campaign_hash=campaign_hash(campaign),
             shuffler=keys[Role.SHUFFLER],
             fusion=keys[Role.FUSION],
+            keyset=fleet._keyset.version,
             label=label,
         )
-        for place, label in zip(draw(campaign), LABELS, strict=True)
+        for number, (place, label) in enumerate(zip(draw(campaign, rng), LABELS, strict=True))
     ]
     pairs = [
         [handle_of(credential), frame_of(wire, credential)]
@@ -96,8 +107,6 @@ def send(fleet: Fleet, campaign: Campaign, round: int) -> None:
 
 def run_agent(installed: Installed, capsys: pytest.CaptureFixture[str]) -> Agent:
     """Enrol a device whose meter says states, of the north, and run it."""
-    config = installed.configs[Role.SHUFFLER]
-    token = rase(capsys, "shuffler", "enrol", "--config", config, "--count", 1)
     folder = installed.folder / "meter"
     shutil.copytree(installed.folder / "installed/device", folder)
     (folder / "mode.csv").write_text("mode\n" + "HEAT\nSTRANGE\n" * 4000)
@@ -107,17 +116,24 @@ def run_agent(installed: Installed, capsys: pytest.CaptureFixture[str]) -> Agent
     text = re.sub(r"^campaign_hash = .*$", "", text, flags=re.M)
     text = text.replace("[owner]", "[owner]\nshares_label = true")
     (folder / "device.toml").write_text(text + '\n[states]\n"HEAT" = "on"\n')
-    (installed.folder / "token").write_text(token)
-    given = installed.folder / "token"
-    rase(capsys, "device", "enrol", "--folder", folder, "--token-file", given)
+    installed.enrol(folder)
     return Agent(folder, installed.folder / "meter.log")
 
 
 @pytest.fixture
 def installed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Installed]:
     """Both servers with a campaign of numbers, and three more for other questions."""
-    made = Installed(tmp_path, capsys, grace_s=6)
+    made = Installed(tmp_path, capsys, grace_s=6, token_rounds=3)
     try:
+        text = made.registrar_config.read_text()
+        names = json.dumps(["fleet", *CHANGES])
+        made.registrar_config.write_text(
+            text.replace('campaigns = ["fleet"]', f"campaigns = {names}")
+        )
+        registrar = made.servers["registrar"]
+        until(lambda: registrar.is_working, logs=tmp_path)
+        registrar.stop()
+        registrar.start()
         made.publish()
         yield made
     finally:
@@ -137,10 +153,12 @@ def test_ten_questions_are_answered(
         rase(capsys, "campaign", "publish", path, *at_fusion)
         campaigns.append(campaign_of(tomllib.loads(path.read_text())))
     assert "categories" in rase(capsys, "campaign", "show", "state", *at_fusion)
+    tokens = {name: fleet.wallets_for(name) for name in CHANGES}
     agent = run_agent(installed, capsys)
+    rng = SeededRandom(2026)
     for campaign in campaigns:
         # The tables of its law are made before a round is waited for.
-        draw(campaign)
+        draw(campaign, rng)
     try:
         done: list[int] = []
         # Rounds that ended before the shuffler knew their campaign take no reports.
@@ -148,15 +166,20 @@ def test_ten_questions_are_answered(
 
         def two_rounds_are_sent() -> bool:
             ended = int(SystemClock().now_s()) // campaigns[0].round_s - 1
-            if ended >= first and ended not in done:
+            for wallets in tokens.values():
+                wallets.fetch()
+            has_tokens = all(wallets.holds(ended) for wallets in tokens.values())
+            if ended >= first and ended not in done and has_tokens:
                 for campaign in campaigns:
-                    send(fleet, campaign, ended)
+                    send(fleet, campaign, ended, rng=rng, tokens=tokens)
                 done.append(ended)
-            return len(done) >= 2
+            # A window of two rounds is asked about: none may be missing between them.
+            return len(done) >= 2 and done[-1] == done[-2] + 1
 
         until(two_rounds_are_sent, logs=installed.folder)
+        pair = done[-2:]
         for campaign in campaigns:
-            until(lambda: len(final_rounds(installed, campaign.id, done)) == 2)  # noqa: B023
+            until(lambda: len(final_rounds(installed, campaign.id, pair)) == 2)  # noqa: B023
         until(lambda: bool(agent.sent()), logs=installed.folder)
         assert "states-unknown" in agent.log()
         assert "STRANGE" not in agent.log()
@@ -165,7 +188,7 @@ def test_ten_questions_are_answered(
     token = rase(capsys, "fusion", "subscribers", "add", "me", *at_fusion)
     (installed.folder / "subscriber").write_text(token)
     where = ("--url", installed.fusion_url, "--token-file", installed.folder / "subscriber")
-    times = [f"at={round * campaigns[0].round_s * 1000}" for round in done]
+    times = [f"at={round * campaigns[0].round_s * 1000}" for round in pair]
     at = ("--at", times[1][3:])
 
     def ask(*words: object) -> Any:
@@ -199,7 +222,7 @@ def test_ten_questions_are_answered(
     ]
     for answer, truth in answers:
         assert answer["low"] < answer["high"], answer
-        # A meter of its own is one more device of the north.
+        # A meter of its own is one more device of the north, and its noise alone is not seeded.
         assert abs(answer["value"] - truth) < 6 * answer["standard_error"] + 0.02, answer
     tenth = ask("shares", *at, "--campaign", "bins", "--quantile", "0.5")
     assert len(tenth["shares"]) == 4

@@ -5,10 +5,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from benchmarks.loading.ports import held_port
-from tests.live.agents import Agent
-from tests.live.installed import Installed, Server
-from tests.live.running import answers, rase
+from tests.live.agents import enrolled_agents
+from tests.live.installed import Installed
+from tests.live.running import answers
 from tests.patience import until
 
 from rase.storage.sqlite import SqliteDatabase
@@ -18,54 +17,12 @@ pytestmark = pytest.mark.slow
 
 
 class Registered(Installed):
-    """An installation with a registrar of its own."""
+    """An installation whose registrar is looked into."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.registrar_url = f"http://127.0.0.1:{held_port()}"
-        super().__init__(
-            folder, capsys, options=["--registrar-url", self.registrar_url, "--cache", "2s"]
-        )
-        self.registrar_config = folder / "installed/registrar/rase.toml"
-        text = self.registrar_config.read_text()
-        more = "window_rounds = 8\nlead_s = 8\nwindows_ahead = 3\n"
-        self.registrar_config.write_text(text.replace("[registrar]\n", f"[registrar]\n{more}", 1))
+        super().__init__(folder, capsys, options=["--cache", "2s"])
         self.log = folder / "registrar.log"
-        self.registrar = Server("registrar", self.registrar_config, self.log)
-        self.servers["registrar"] = self.registrar
-
-    def agents(self, count: int) -> list[Agent]:
-        """Enrol devices by both operators' approval, and start them."""
-        at_registrar = ("--config", self.registrar_config)
-        approvals = rase(self._capsys, "registrar", "approve", *at_registrar, "--count", count)
-        tokens = rase(
-            self._capsys,
-            "shuffler",
-            "enrol",
-            "--config",
-            self.configs[Role.SHUFFLER],
-            "--count",
-            count,
-        )
-        made = []
-        for number, (approval, token) in enumerate(
-            zip(approvals.split(), tokens.split(), strict=True)
-        ):
-            made.append(self._agent(number, approval, token))
-        return made
-
-    def _agent(self, number: int, approval: str, token: str) -> Agent:
-        folder = self.folder / f"device-{number}"
-        shutil.copytree(self.folder / "installed/device", folder)
-        source = 'kind = "csv"\npath = "power.csv"\ncolumn = "power_w"\nevery_s = 0.2'
-        (folder / "power.csv").write_text("power_w\n" + f"{1000 + number}\n" * 10_000)
-        settings = folder / "device.toml"
-        settings.write_text(settings.read_text().replace('kind = "stdin"', source))
-        for name, text in (("token", token), ("approval", approval)):
-            (folder / name).write_text(text)
-            (folder / name).chmod(0o600)
-        files = ("--token-file", folder / "token", "--approval-file", folder / "approval")
-        rase(self._capsys, "device", "enrol", "--folder", folder, *files)
-        return Agent(folder, self.folder / f"device-{number}.log")
+        self.registrar = self.servers["registrar"]
 
     def wait_for_more(self) -> None:
         """Wait until two more rounds have an estimate."""
@@ -97,7 +54,7 @@ def test_reports_count_by_tokens_whatever_dies(
         made.publish()
         until(lambda: answers(made.registrar_url), logs=tmp_path)
         until(lambda: made.windows() >= 3, logs=tmp_path)
-        agents = made.agents(4)
+        agents = enrolled_agents(made, count=4)
         until(lambda: len(made.final()) >= 2, logs=tmp_path)
         for _ in range(5):
             made.registrar.kill()
@@ -123,7 +80,7 @@ def test_an_older_backup_of_the_registrar_costs_windows_and_nothing_else(
     try:
         made.publish()
         until(lambda: made.windows() >= 3, logs=tmp_path)
-        agents = made.agents(4)
+        agents = enrolled_agents(made, count=4)
         made.wait_for_more()
         file, copy = made.registrar_config.parent / "registrar.db", tmp_path / "backup.db"
         made.registrar.stop()

@@ -81,7 +81,7 @@ def test_a_fusion_key_is_rotated_without_a_restart(
             ),
             logs=tmp_path,
         )
-        assert installed.end() == [0, 0, 0]
+        assert installed.end() == [0, 0, 0, 0]
     finally:
         installed.kill()
 

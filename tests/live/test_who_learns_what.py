@@ -20,7 +20,6 @@ from tests.live.installed import Fleet, Installed
 from tests.patience import PATIENCE_S, until
 
 from rase.campaign import Campaign
-from rase.clock import SystemClock
 from rase.errors import WireError
 from rase.wire import cbor
 from rase.wire.frames import frame_of, handle_of
@@ -176,9 +175,13 @@ def parties(
         try:
             installed.publish()
             fleet = Fleet(installed, COVER + 1, starts=False)
-            round = int(SystemClock().now_s()) // fleet.campaign.round_s
-            until(lambda: int(SystemClock().now_s()) // fleet.campaign.round_s > round)
-            wires = {number: fleet._sealed(round, place=one).wire for number, one in PLACES.items()}
+            round = fleet.tokened_round()
+            wires = {
+                number: fleet._sealed(
+                    round, place=one, token=fleet.wallets.take(number, round)
+                ).wire
+                for number, one in PLACES.items()
+            }
             end_s = fleet.campaign.round_end_s(round)
             wires[COVER] = seal_cover(
                 round=round,
@@ -186,6 +189,7 @@ def parties(
                 campaign_hash=campaign_hash(fleet.campaign),
                 shuffler=fleet._keyset.active(Role.SHUFFLER, now_s=end_s),
                 fusion=fleet._keyset.active(Role.FUSION, now_s=end_s),
+                keyset=fleet._keyset.version,
             )
             handles = {number: handle_of(fleet._credentials[number]) for number in wires}
             answer = httpx.post(

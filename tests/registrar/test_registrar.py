@@ -4,7 +4,7 @@ import asyncio
 import base64
 import io
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -29,9 +29,11 @@ from rase.registrar.devices import (
     prune_approvals,
     revoke_devices,
 )
-from rase.registrar.issuing import MAX_BLINDED, Issuance, window_rows
+from rase.registrar.issuing import MAX_BLINDED, WITHOUT_KEYS, Issuance, window_rows
+from rase.registrar.settings import RegistrarLimits
 from rase.registrar.upkeep import KeyRefused, Upkeep, windows_ahead
 from rase.service.telemetry import Telemetry
+from rase.storage.backup import back_up
 from rase.storage.interface import Database
 from rase.storage.opening import open_database
 from rase.wire import cbor
@@ -267,6 +269,54 @@ def test_a_restored_registrar_issues_no_second_set_of_known_windows(world: World
     assert isinstance(world.ask(after[0]), list)
 
 
+def test_an_older_copy_that_is_put_back_gives_nobody_a_second_set(tmp_path: Path) -> None:
+    """Whoever fetched after the copy was made gets no other tokens of any window it knows.
+
+    With the private keys, as in a copy of the file by other means, they would get as many again.
+    """
+    stack = ExitStack()
+
+    def opened(name: str = "registrar.db") -> Database:
+        return stack.enter_context(closing(open_database(tmp_path / name, migrations="registrar")))
+
+    keys, counts = {}, {}
+    for name, erase in (("copy.db", WITHOUT_KEYS), ("file.db", None)):
+        with stack:
+            world = World(lambda name=name: opened(f"own-{name}"))  # type: ignore[misc]
+            certify_list(world.database, [public_key_of(DEVICE)], secret=REGISTRAR_SECRET)
+            world.upkeep.step()
+            keys[name] = world.keys()
+            back_up(tmp_path / f"own-{name}", tmp_path / name, erase=erase)
+            assert all(isinstance(world.ask(key, seed=1), list) for key in keys[name])
+            world.database = opened(name)
+            world.begin()
+            again = [world.ask(key, seed=2) for key in keys[name]]
+            counts[name] = sum(isinstance(one, list) for one in again)
+            if erase is not None:
+                world.upkeep.step()
+                last = keys[name][-1]
+                world.clock.advance(last.issue_until_s - world.clock.now_s())
+                world.upkeep.step()
+                published = world.keys()
+                after = [key for key in published if key.first_round > last.last_round]
+                assert isinstance(world.ask(after[0]), list)
+    assert counts == {"copy.db": 0, "file.db": len(keys["file.db"])}
+
+
+def test_two_processes_share_a_registrar(world: World) -> None:
+    """What one has signed the other signs the same, and no other set."""
+    world.upkeep.step()
+    key = world.keys()[0]
+    first = world.ask(key, seed=1)
+    world.database = world.open_again()
+    world.begin()
+    assert world.ask(key, seed=1) == first
+    assert isinstance(world.ask(key, seed=2), WireError)
+    before = world.keys()
+    world.upkeep.step()
+    assert world.keys() == before
+
+
 def test_an_outage_of_the_shuffler_loses_nothing(world: World) -> None:
     """Keys wait for its signature; those that got none in time are dropped with their rounds."""
     world.shuffler.is_up = False
@@ -381,6 +431,40 @@ def test_the_routes_answer_as_the_page_says(world: World) -> None:
     text = answers[0].json()["certificate"]
     signed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     assert is_certified(public_key_of(bytes([7]) * 32), signed, PINNED)
+
+
+def test_a_fleet_behind_one_address_is_not_refused(world: World) -> None:
+    """The limits are each device's own: a gateway's others get tokens when one asks too often."""
+    world.upkeep.step()
+    most = RegistrarLimits().requests_per_minute
+    secrets = [number.to_bytes(32, "big") for number in range(100, 102 + most)]
+    certify_list(world.database, [public_key_of(one) for one in secrets], secret=REGISTRAR_SECRET)
+    app = registrar_app(
+        world.database,
+        world.clock,
+        secret=REGISTRAR_SECRET,
+        pinned=PINNED,
+        telemetry=Telemetry("registrar", stream=io.StringIO()),
+    )
+    key = world.keys()[0]
+    asked = [TokenBatch(key, bytes(32)).request(secret) for secret in secrets]
+    often = replace(asked[0], blinded=())  # answered without a signature, and counted
+
+    async def talk() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://registrar") as client:
+            sent = [[one] for one in asked] + [[often]] * most + [asked]
+            return [
+                await client.post("/v1/tokens", content=requests_bytes(requests))
+                for requests in sent
+            ]
+
+    answers = asyncio.run(talk())
+    assert [one.status_code for one in answers] == [200] * (len(asked) + most - 1) + [429, 200]
+    assert 1 <= int(answers[-2].headers["Retry-After"]) <= 61
+    refused, *others = cbor.decode(answers[-1].content, max_size=1 << 20)
+    assert refused == [429, "too-many"]
+    assert [status for status, _ in others] == [200] * (len(asked) - 1)
 
 
 def test_no_table_has_a_place_for_a_token(tmp_path: Path) -> None:

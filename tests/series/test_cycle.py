@@ -18,7 +18,7 @@ def finder_of(
     """Return a finder that has seen noisy rounds."""
     rng, finder = np.random.default_rng(seed), PeriodFinder()
     for place, value in enumerate(mean + noise * rng.normal(size=len(mean))):
-        finder.add(place * step_s, float(value), precision=noise**-2, evidence=0.0)
+        finder.add(np.array([[place * step_s, value, noise**-2, 0.0]]))
     return finder
 
 
@@ -67,7 +67,7 @@ def test_little_is_said_of_little() -> None:
     sparse = PeriodFinder()
     for place in range(200):
         time_s = (5 * place + (place > 100)) * HOUR_S
-        sparse.add(time_s + (place == 7) * 4 * HOUR_S, math.sin(place), precision=1.0, evidence=0.0)
+        sparse.add(np.array([[time_s + (place == 7) * 4 * HOUR_S, math.sin(place), 1.0, 0.0]]))
     assert find_period(sparse.kept()) is None
 
 

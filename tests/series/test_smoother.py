@@ -40,6 +40,11 @@ def errors_of(estimates: list[Estimate], mean: np.ndarray) -> float:
     )
 
 
+def seen_rows(times_s: np.ndarray) -> np.ndarray:
+    """Return how much of each part shows, a time a row."""
+    return np.stack([seen(time_s) for time_s in times_s.tolist()])
+
+
 @pytest.mark.parametrize("block", [1024, 7])
 def test_each_model_smooths_as_one_dense_normal_law_does(
     block: int, monkeypatch: pytest.MonkeyPatch
@@ -51,7 +56,7 @@ def test_each_model_smooths_as_one_dense_normal_law_does(
     values, noise = rng.normal(0.5, 0.4, size=30), rng.uniform(0.05, 0.2, size=30)
     sampling = rng.uniform(0.0, 0.1, size=30)
     rounds = smoother.Record(times_s, values, noise, sampling, UNIT)
-    laws = list(smoother._Pass(grid(), seen, rounds).look_back())[::-1]
+    laws = list(smoother._Pass(grid(), seen_rows, rounds).look_back())[::-1]
     means, variances = (np.concatenate(part, axis=1) for part in zip(*laws, strict=True))
     covariance = dense_covariance(times_s) + np.diag(sampling)
     gain = np.linalg.solve(covariance + np.diag(noise), covariance).T
@@ -101,7 +106,7 @@ def test_a_record_looks_back_and_says_what_was_known_then() -> None:
     timeless = RoundResult(50, {"unbiased_mean": alone[0]}, manifest)
     rounds.insert(100, timeless)
     kept = Record(Tracker(UNIT))
-    then = Rounds(kept.follow(one) for one in rounds)
+    then = Rounds(kept.follow(rounds))
     now = Rounds(kept.look_back())
     assert now[100] is timeless
     assert now.as_known_then() == then
@@ -114,7 +119,7 @@ def test_a_record_looks_back_and_says_what_was_known_then() -> None:
         [one.estimate for one in then], mean
     )
     short = Record(Tracker(UNIT))
-    assert [short.follow(one) for one in rounds[:5]] == list(short.look_back())
+    assert short.follow(rounds[:5]) == list(short.look_back())
 
 
 def test_rounds_of_few_that_differ_are_no_surer_than_their_sample() -> None:
@@ -123,18 +128,19 @@ def test_rounds_of_few_that_differ_are_no_surer_than_their_sample() -> None:
     Of 100 devices 5 have a mean of their own; later rounds of all 100 say nothing about it.
     """
     rng, kept = np.random.default_rng(2026), Record(Tracker(UNIT))
-    manifest, spread, truth = Uniform().manifest_for(50), 0.04, []
+    manifest, spread, truth, rounds = Uniform().manifest_for(50), 0.04, [], []
     for place in range(300):
         n = 100 if place % 2 else 5
         mean = 0.5 + math.sqrt(spread * (1 / n - 1 / 100)) * rng.normal()
         error = 0.3 / math.sqrt(n)
         one = Estimate(mean + error * rng.normal(), error, n=n, method="unbiased_mean", target="t")
-        kept.follow(
+        rounds.append(
             RoundResult(
                 n, {"tracked": one}, manifest, place, place * 3_600_000, alone=one, spread=spread
             )
         )
         truth.append(mean)
+    kept.follow(rounds)
     ends = [one.estimate.interval() for one in kept.look_back()]
     held = [low <= mean <= high for (low, high), mean in zip(ends, truth, strict=True)]
     assert np.mean(held[0::2]) > 0.9

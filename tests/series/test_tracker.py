@@ -378,3 +378,9 @@ def test_windows_of_tracked_means_would_claim_too_much() -> None:
     assert np.mean(ratios["naive"]) > 2.3
     assert np.mean(ratios["tracked"]) < 2.3
     assert np.mean(ratios["alone"]) < 2.3
+
+
+def test_no_rounds_are_followed_to_nothing() -> None:
+    """A block without a round changes nothing."""
+    tracker = Tracker(REACH)
+    assert tracker.follow([], [], spreads=[]) == []

@@ -204,7 +204,7 @@ def test_the_words() -> None:
         "210; a spread of 140 would show, or of 71 with 4 times the devices or half the range"
     )
     assert len(words) < 255
-    bare = verdict_in_words(resting, known=168, has_advice=False)
+    bare = verdict_in_words(resting, known=168, ways="")
     assert words.startswith(f"{bare}, or of 71 with")
     assert verdict_in_words(None, known=3) == "unknown yet: 3 of 8 rounds needed"
 

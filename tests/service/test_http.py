@@ -1,6 +1,8 @@
 """The app factory: problems, limits, plain routes, serving."""
 
 import asyncio
+import io
+import signal
 import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -198,3 +200,25 @@ def test_readiness_for_balancers_and_for_monitoring(
     answers = asyncio.run(main())
     assert tuple(answer.status_code for answer in answers) == statuses
     assert {answer.text for answer in answers} == {text}
+
+
+def test_a_server_that_is_stopped_while_it_starts_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A SIGTERM that comes as soon as it says that it listens is not lost."""
+
+    class Stopped(io.StringIO):
+        """A log whose reader stops the server as soon as it listens."""
+
+        def write(self, text: str) -> int:
+            if "listening" in text:
+                signal.raise_signal(signal.SIGTERM)
+            return super().write(text)
+
+    served = []
+
+    async def serve_nobody(self: uvicorn.Server) -> None:
+        served.append(self)
+
+    monkeypatch.setattr(uvicorn.Server, "main_loop", serve_nobody)
+    telemetry = Telemetry("test", stream=Stopped())
+    serve(make_app(telemetry), host="127.0.0.1", port=0, telemetry=telemetry)
+    assert not served

@@ -5,6 +5,7 @@ import re
 import subprocess
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,12 @@ from tests.patience import PATIENCE_S
 from tests.programs import program
 
 from rase.errors import ConfigurationError, StorageUnusable
-from rase.service.metrics import COUNTERS, GAUGES, Gauge, exposition, served_metrics
-from rase.service.telemetry import Telemetry
+from rase.service.metrics import COUNTERS, GAUGES, HISTOGRAMS, Gauge, exposition, served_metrics
+from rase.service.telemetry import BOUNDS_S, Telemetry
 
 ROOT = Path(__file__).parents[2]
-SAMPLE = re.compile(r'([a-z_]+)(?:\{([a-z_]+="[^"]*"(?:,[a-z_]+="[^"]*")*)\})? (-?[0-9.e+]+)')
-LABELS = {"campaign", "problem", "process", "role", "version"}
+SAMPLE = re.compile(r'([a-z_]+)(?:\{([a-z_]+="[^"]*"(?:,[a-z_]+="[^"]*")*)\})? (-?[-0-9.e+]+)')
+LABELS = {"campaign", "le", "problem", "process", "role", "version"}
 # What f-strings in the source stand for.
 EXPANDED = {
     "reports_{outcome.value}": ["reports_stored", "reports_repeated", "reports_ignored"],
@@ -41,7 +42,9 @@ def parsed(text: str) -> dict[str, dict[str, float]]:
         match = SAMPLE.fullmatch(line)
         assert match, line
         name, labels, value = match.groups()
-        assert kinds[name] == ("counter" if name.endswith("_total") else "gauge")
+        timed = re.sub("_(bucket|sum|count)$", "", name)
+        if kinds.get(timed) != "histogram":
+            assert kinds[name] == ("counter" if name.endswith("_total") else "gauge")
         assert set(re.findall(r'([a-z_]+)="', labels or "")) <= LABELS
         found.setdefault(name, {})[labels or ""] = float(value)
     return found
@@ -100,6 +103,30 @@ def test_gauges_have_labels_and_may_fail() -> None:
     assert "rase_fusion_rounds_final_total" in found
 
 
+def test_durations_are_histograms() -> None:
+    """Each piece of work lies in the buckets from its own on, forgotten ones in none."""
+    telemetry = Telemetry("shuffler", stream=io.StringIO())
+    with telemetry.span("close", campaign="homes"), suppress(LookupError):
+        raise LookupError
+    with pytest.raises(KeyError), telemetry.span("close", campaign="homes"):
+        raise KeyError
+    with telemetry.span("close", campaign="homes") as span:
+        span.forget()
+    timed = telemetry.durations()["close"]
+    timed.add(0.3)
+    timed.add(1e6)
+    assert sum(timed.counts) == 4
+    assert (timed.counts[BOUNDS_S.index(0.5)], timed.counts[-1]) == (1, 1)
+    found = parsed(exposition(telemetry, "shuffler closer"))
+    name = "rase_shuffler_close_duration_seconds"
+    buckets = found[f"{name}_bucket"]
+    assert len(buckets) == len(BOUNDS_S) + 1
+    assert list(buckets.values()) == sorted(buckets.values())
+    assert buckets['le="+Inf"'] == found[f"{name}_count"][""] == 2
+    assert found[f"{name}_sum"][""] >= 0
+    assert found["rase_shuffler_forward_duration_seconds_count"][""] == 0
+
+
 def test_a_process_without_http_serves_its_metrics() -> None:
     """Only /metrics is answered, on this machine; no port means no server."""
     with served_metrics(None, lambda: "") as nowhere:
@@ -122,6 +149,11 @@ def test_every_metric_is_documented() -> None:
         f"rase_{process.split()[0]}_{name}_total"
         for process, counters in COUNTERS.items()
         for name in counters
+    }
+    names |= {
+        f"rase_{process.split()[0]}_{span}_duration_seconds"
+        for process, spans in HISTOGRAMS.items()
+        for span in spans
     }
     assert documented == names | set(GAUGES)
 

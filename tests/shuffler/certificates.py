@@ -110,6 +110,8 @@ def device_folder(
                 'campaign = "power"',
                 f'fusion_key = "{pinned.fusion.hex()}"',
                 f'shuffler_key = "{pinned.shuffler.hex()}"',
+                f'registrar = "{url}"',
+                f'registrar_key = "{pinned.registrar.hex()}"',
                 "timeout_s = 10",
                 *lines,
                 "[owner]",

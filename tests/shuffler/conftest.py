@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.enrolling import enrol
 from tests.patience import PATIENCE_S
+from tests.registering import REGISTRAR_KEY
 
 from rase.campaign import Campaign
 from rase.clock import FakeClock
@@ -28,7 +29,7 @@ from rase.storage.interface import Database
 from rase.storage.opening import open_database
 from rase.wire import cbor
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
-from rase.wire.messages import Batch, Content, batch_id
+from rase.wire.messages import PART_BYTES, Batch, Content, batch_id
 from rase.wire.seal import seal_cover, seal_report
 from rase.wire.signed import PinnedKeys, SignedManifest, campaign_bytes, campaign_hash, signature_of
 from rase.wire.suites import KEM_NUMBERS, X_WING
@@ -51,7 +52,9 @@ OPENERS = {
     "x-wing": OpeningKey.generate(Role.FUSION, 3, kem=X_WING),
 }
 SIGNERS = {role: SigningKey.generate(role) for role in Role}
-PINNED = PinnedKeys(SIGNERS[Role.FUSION].public_bytes(), SIGNERS[Role.SHUFFLER].public_bytes())
+PINNED = PinnedKeys(
+    SIGNERS[Role.FUSION].public_bytes(), SIGNERS[Role.SHUFFLER].public_bytes(), REGISTRAR_KEY
+)
 
 
 def campaign_of(**changes: Any) -> Campaign:
@@ -133,6 +136,7 @@ class World:
     pinned = PINNED
     policy = POLICY
     _enrolled = 0
+    part_bytes = PART_BYTES
     openers = OPENERS
     signers = SIGNERS
     campaign_of = staticmethod(campaign_of)
@@ -218,6 +222,7 @@ class World:
         shuffler: str = "shuffler",
         campaign: Campaign | None = None,
         label: int = 0,
+        keyset: int = 1,
     ) -> bytes:
         """Return a report."""
         times = {"not_before_s": 0, "not_after_s": 10**9}
@@ -228,6 +233,7 @@ class World:
             campaign_hash=campaign_hash(campaign or self.campaign),
             shuffler=OPENERS[shuffler].config(**times),
             fusion=OPENERS["x-wing" if kem == X_WING else fusion].config(**times),
+            keyset=keyset,
             label=label,
         )
 
@@ -240,6 +246,7 @@ class World:
             campaign_hash=self.hash,
             shuffler=OPENERS["shuffler"].config(**times),
             fusion=OPENERS["fusion"].config(**times),
+            keyset=1,
         )
 
     def send(self, device: int, wire: bytes, *, database: Database | None = None) -> Outcome:
@@ -274,6 +281,7 @@ class World:
             opener=OuterOpenerPool([OPENERS["shuffler"], OPENERS["expired"]]),
             key=SIGNERS[Role.SHUFFLER],
             name="test",
+            part_bytes=self.part_bytes,
         )
 
     def closer(self, database: Database | None = None, *, lease_s: int = 1) -> Closer:

@@ -446,6 +446,23 @@ def replies(answer: httpx.Response) -> Any:
     return cbor.decode(answer.content, max_size=1 << 20)
 
 
+def test_a_minority_is_refused_by_name_and_counted(world: "World") -> None:
+    """Alone and through a gateway; the operator finds how many there were, and nobody's name."""
+    world.upload_time(100)
+    wires = [world.seal(100, keyset=2), world.seal(100)]
+    pairs = list(zip(world.credentials[1:], wires, strict=False))
+
+    async def work(client: httpx.AsyncClient) -> None:
+        check_problem(await client.post(**report(world, wires[0])), 409, "other-keyset")
+        answers = replies(await client.post(**handed(world, *pairs)))
+        assert answers == [{"status": 409, "problem": "other-keyset"}, {"status": 201}]
+
+    talk(world, work)
+    assert world.counters()["problem_other_keyset"] == 2
+    assert world.rows("SELECT keyset, reports FROM other_keyset") == [(0, 2)]
+    assert world.rows("SELECT COUNT(*) FROM report") == [(1,)]
+
+
 def test_a_gateway_speaks_for_several_devices(world: "World") -> None:
     """Each report has its own outcome, all share one commit, and a bad one disturbs nobody."""
     world.upload_time(100)

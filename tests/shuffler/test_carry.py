@@ -1,5 +1,6 @@
 """Rounds below k_min that wait for company: who is released with whom, and what is left of it."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -100,16 +101,28 @@ def test_a_version_that_ends_carries_nothing_over(carrying: "World") -> None:
 
 
 def test_reports_of_two_fusion_keys_wait_apart(carrying: "World") -> None:
-    """A key with enough is released; those of the other wait, and are never mixed with it."""
-    carrying.upload_time(100)
-    for device, fusion in enumerate(["fusion"] * 3 + ["next"] * 2):
-        carrying.send(device, carrying.seal(100, fusion=fusion))
-    carrying.close_time(100)
-    found = carrying.closer().close_one()
+    """The key changes inside a block: what waits for the old one is never mixed with the new."""
+    with carrying.database.transaction() as transaction:
+        transaction.execute("DELETE FROM keyset")
+    keyset = carrying.keyset_of(2)
+    begin_s = carrying.campaign.round_end_s(100) + 1
+    new = carrying.openers["next"].config(not_before_s=0, not_after_s=1).public_key
+    configs = tuple(
+        replace(one, not_before_s=begin_s) if one.public_key == new else one
+        for one in keyset.configs
+    )
+    proposal = carrying.proposal_of(replace(keyset, configs=configs))
+    carrying.countersigner.keyset(proposal, now_s=carrying.clock.now_s())
+    for round, senders, fusion in ((100, (0, 1), "fusion"), (101, (2, 3, 4), "next")):
+        carrying.upload_time(round)
+        for device in senders:
+            carrying.send(device, carrying.seal(round, fusion=fusion, keyset=2))
+        carrying.close_time(round)
+        found = carrying.closer().close_one()
     assert found is not None
-    assert (found.state, found.released, found.carried, found.dropped) == ("released", 3, 2, 0)
-    assert carrying.closer().forward_one() is not None
-    assert closed(carrying, 101, 5, fusion="next").released == 3
+    assert (found.state, found.batches, found.released, found.carried) == ("released", 1, 3, 2)
+    while carrying.closer().forward_one() is not None:
+        pass
     assert len(carrying.ear.batches[101, 2].inner) == 3
 
 

@@ -144,7 +144,7 @@ def test_keysets_never_go_back(world: "World") -> None:
 
 def test_a_database_of_other_keys_is_refused(world: "World") -> None:
     """What is loaded is verified again: a changed database cannot give devices other terms."""
-    wrong = PinnedKeys(world.pinned.fusion, bytes(32))
+    wrong = PinnedKeys(world.pinned.fusion, bytes(32), world.pinned.registrar)
     with pytest.raises(BadSignature):
         load_documents(world.database, wrong)
     assert Documents().keyset is None

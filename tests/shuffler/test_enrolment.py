@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.enrolling import applicant, enrol
+from tests.enrolling import applicant, certificate_text, enrol, enrol_fleet
+from tests.registering import certificate_of
+from tests.shuffler.conftest import PINNED
 
 from rase.shuffler.enrolment import (
     Authenticator,
     NotEnrolled,
-    enrol_many,
     enrolled_devices,
     make_tokens,
     prune_tokens,
@@ -87,7 +88,9 @@ def test_a_device_key_must_be_one(world: "World", key: str) -> None:
     (token,) = make_tokens(world.database, 1, expires_s=10)
     asked = applicant(token).application._replace(device_key=key)
     with pytest.raises(NotEnrolled, match="32 bytes"):
-        answer_application(world.database, asked, now_s=9)
+        answer_application(
+            world.database, asked, now_s=9, certificate=certificate_text(), pinned=PINNED
+        )
     assert enrol(world.database, token, now_s=9).device
 
 
@@ -97,8 +100,9 @@ def test_a_key_that_nobody_can_have_is_refused(world: "World", y: int) -> None:
     (token,) = make_tokens(world.database, 1, expires_s=10)
     device_key = y.to_bytes(32, "little")
     asked = proven(token, device_key)
+    certificate = base64.urlsafe_b64encode(certificate_of(device_key)).decode()
     with pytest.raises(NotEnrolled, match="somebody can have"):
-        answer_application(world.database, asked, now_s=9)
+        answer_application(world.database, asked, now_s=9, certificate=certificate, pinned=PINNED)
     assert enrol(world.database, token, now_s=9).device
 
 
@@ -249,7 +253,7 @@ def test_an_unknown_device_revokes_nobody(world: "World") -> None:
 def test_a_fleet_is_enrolled_at_once(world: "World") -> None:
     """Each key gets a credential of its own, in the order of the keys."""
     keys = [bytes([number]) * 32 for number in range(1, 6)]
-    made = enrol_many(world.database, keys, group="street")
+    made = enrol_fleet(world.database, keys, group="street")
     authenticator = Authenticator(world.database)
     assert len({one.credential for one in made}) == 5
     for one in made:
@@ -264,11 +268,11 @@ def test_a_fleet_is_enrolled_whole_or_not_at_all(world: "World") -> None:
     before = enrolled_devices(world.database)
     keys = [bytes([number]) * 32 for number in range(1, 4)]
     with pytest.raises(ValueError, match="1 of 4 device_keys occur twice"):
-        enrol_many(world.database, [*keys, keys[0]])
+        enrol_fleet(world.database, [*keys, keys[0]])
     with pytest.raises(ValueError, match="32 bytes each"):
-        enrol_many(world.database, [*keys, b"short"])
+        enrol_fleet(world.database, [*keys, b"short"])
     assert enrolled_devices(world.database) == before
-    enrol_many(world.database, keys)
+    enrol_fleet(world.database, keys)
     with pytest.raises(ValueError, match="3 of 3 device_keys"):
-        enrol_many(world.database, keys)
-    assert enrol_many(world.database, []) == ()
+        enrol_fleet(world.database, keys)
+    assert enrol_fleet(world.database, []) == ()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rase.errors import WireError
-from rase.shuffler.documents import Documents
+from rase.shuffler.documents import AgreedKeyset, Documents
 from rase.shuffler.intake import Outcome, check_report, store_reports
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ def test_each_fault_has_its_name(world: "World", make_world: "MakeWorld") -> Non
     assert problem_of(world, wire[:2] + bytes(8) + wire[10:]) == "unknown-campaign"
     assert problem_of(world, world.seal(100, shuffler="unknown")) == "outdated-config"
     assert problem_of(world, world.seal(100, shuffler="expired")) == "outdated-config"
-    assert problem_of(world, wire + bytes(1521 - 433)) == "bad-report"
+    assert problem_of(world, wire + bytes(1525 - 437)) == "bad-report"
     assert problem_of(world, world.seal(101)) == "round-not-open"
     assert problem_of(world, world.seal(99)) == "round-closed"
     assert problem_of(world, world.seal(2**32 - 1)) == "outdated-config"
     quantum = make_world(kem="x-wing")
     quantum.upload_time(100)
-    assert problem_of(quantum, quantum.seal(100)[:14] + bytes(131)) == "bad-report"
+    assert problem_of(quantum, quantum.seal(100)[:18] + bytes(131)) == "bad-report"
     assert quantum.send(0, quantum.seal(100)) is Outcome.STORED
 
 
@@ -127,11 +127,11 @@ def test_what_is_known_of_a_header_ends_with_its_time(world: "World") -> None:
         with pytest.raises(WireError) as caught:
             check_report(wire, 1, documents=documents, now_s=now_s)
         assert caught.value.problem == problem
-    with pytest.raises(WireError, match="433 or 1521 bytes"):
+    with pytest.raises(WireError, match="437 or 1525 bytes"):
         check_report(wire + b"x", 1, documents=documents, now_s=end)
     brief = replace(world.keyset_of().configs[0], not_after_s=end + 10)
     keyset = replace(world.keyset_of(cache_s=1), configs=(brief, *world.keyset_of().configs[1:]))
-    known = Documents(documents, keyset)
+    known = Documents(documents, [AgreedKeyset(keyset, b"")])
     assert check_report(wire, 1, documents=known, now_s=end).round == 100
     with pytest.raises(WireError) as caught:
         check_report(wire, 1, documents=known, now_s=end + 12)

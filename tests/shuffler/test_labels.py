@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rase.campaign import ShufflePlan
-from rase.shuffler.labels import OTHER, merge_labels
+from rase.shuffler.release import OTHER, merge_labels
 from rase.wire.messages import LabelCount
 from rase.wire.outer import OuterOpener
 

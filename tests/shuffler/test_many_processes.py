@@ -167,7 +167,9 @@ def test_each_closer_takes_another_round_and_forwards_another_batch(world: Share
     for database, lease in zip((one, other), leases, strict=True):
         assert lease is not None
         assert (
-            world.releaser(database).close(lease, agreed, last_round=10**6, now_s=now_s).released
+            world.releaser(database)
+            .close(lease, agreed, documents=world.documents, now_s=now_s)
+            .released
             == 4
         )
     forwarded = [forward_one(database, world.ear, now_s=now_s) for database in (one, other)]
@@ -192,8 +194,11 @@ def test_who_lost_its_lease_writes_nothing(world: SharedWorld) -> None:
     assert agreed is not None
     assert (old.attempt, new.attempt) == (1, 2)
     with pytest.raises(LeaseLost):
-        world.releaser(slow).close(old, agreed, last_round=10**6, now_s=now_s)
-    assert world.releaser(quick).close(new, agreed, last_round=10**6, now_s=now_s).released == 4
+        world.releaser(slow).close(old, agreed, documents=world.documents, now_s=now_s)
+    assert (
+        world.releaser(quick).close(new, agreed, documents=world.documents, now_s=now_s).released
+        == 4
+    )
     assert world.rows("SELECT count(*) FROM outbox") == [(1,)]
 
 

@@ -12,15 +12,17 @@ import uvicorn
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.patience import until
+from tests.registering import certify
 from tests.shuffler.certificates import Authority, device_folder, pem_of
 
 from rase.device.enrolment import enrol
-from rase.device.program import transport_of
+from rase.device.ways import transport_of
 from rase.errors import ConfigurationError
 from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.enrolment import make_tokens
 from rase.transport.http import ClientTls
 from rase.transport.interface import Unreachable
+from rase.transport.memory import MemoryTransport
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import World
@@ -86,9 +88,21 @@ def test_a_device_with_a_certificate_reports_and_one_without_is_refused(
             transport = transport_of(folder.settings({}), folder.path)
             if name != "known":
                 with pytest.raises(Unreachable):
-                    enrol(folder, token, transport=transport)
+                    enrol(
+                        folder,
+                        token,
+                        transport=transport,
+                        approval="b2.words",
+                        registrar=MemoryTransport(certify),
+                    )
                 continue
-            enrol(folder, token, transport=transport)
+            enrol(
+                folder,
+                token,
+                transport=transport,
+                approval="b2.words",
+                registrar=MemoryTransport(certify),
+            )
             assert transport.get("/v1/campaigns/homes/versions").status == 200
             answer = transport.post(
                 "/v1/reports",

@@ -15,13 +15,15 @@ import uvicorn
 from benchmarks.loading.ports import held_port
 from tests.patience import PATIENCE_S, until
 from tests.programs import program
+from tests.registering import certify
 from tests.shuffler.certificates import Authority, device_folder
 
 from rase.device.enrolment import enrol
-from rase.device.program import transport_of
+from rase.device.ways import transport_of
 from rase.errors import RaseError
 from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.enrolment import make_tokens
+from rase.transport.memory import MemoryTransport
 
 if TYPE_CHECKING:
     from tests.shuffler.conftest import World
@@ -141,7 +143,13 @@ def test_the_guide_for_certificates_lets_in_whom_it_says(world: "World", tmp_pat
                 )
                 transport = transport_of(folder.settings({}), folder.path)
                 with pytest.raises(RaseError):
-                    enrol(folder, token, transport=transport)
+                    enrol(
+                        folder,
+                        token,
+                        transport=transport,
+                        approval="b2.words",
+                        registrar=MemoryTransport(certify),
+                    )
                 assert transport.get("/v1/keyset").status == 400
             assert world.counters() == {}
             folder = device_folder(
@@ -155,7 +163,13 @@ def test_the_guide_for_certificates_lets_in_whom_it_says(world: "World", tmp_pat
                 },
             )
             transport = transport_of(folder.settings({}), folder.path)
-            enrol(folder, token, transport=transport)
+            enrol(
+                folder,
+                token,
+                transport=transport,
+                approval="b2.words",
+                registrar=MemoryTransport(certify),
+            )
             assert transport.get("/v1/campaigns/homes/versions").status == 200
             # Beyond /v1/ nothing is passed on, metrics neither.
             assert transport.get("/metrics").status == 404

@@ -21,6 +21,7 @@ database = "{database}"
 signing_key_file = "signing.key"
 opening_key_files = ["opening.key"]
 fusion_key = "{fusion}"
+registrar_key = "abababababababababababababababababababababababababababababababab"
 fusion_url = "http://127.0.0.1:9"
 [shuffler.policy]
 max_epsilon = 4.0

@@ -122,6 +122,7 @@ def test_reports_go_through_real_processes(
             f'[shuffler]\ndatabase = "{database}"\nsigning_key_file = "signing.key"\n'
             f'opening_key_files = ["opening.key"]\nfusion_url = "{url}"\n'
             f'fusion_key = "{world.pinned.fusion.hex()}"\n'
+            f'registrar_key = "{world.pinned.registrar.hex()}"\n'
             "[shuffler.policy]\nmax_epsilon = 2\nmax_window_budget = 20\nmin_k_min = 3\n"
         )
         tokens = made_tokens(config, capsys)
@@ -262,6 +263,7 @@ def installed_shuffler(world: "World", folder: Path, url: str) -> Path:
         '[shuffler]\ndatabase = "shuffler.db"\nsigning_key_file = "keys/signing.key"\n'
         f'opening_key_files = ["keys/opening-7.key"]\nfusion_url = "{url}"\n'
         f'fusion_key = "{world.pinned.fusion.hex()}"\n'
+        f'registrar_key = "{world.pinned.registrar.hex()}"\n'
         "[shuffler.policy]\nmax_epsilon = 2\nmax_window_budget = 20\nmin_k_min = 3\n"
     )
     return config

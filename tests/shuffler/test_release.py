@@ -85,23 +85,21 @@ def test_withheld_rounds_look_alike(make_world: "MakeWorld") -> None:
     assert bodies[0] == bodies[1]
 
 
-def test_fusion_keys_are_not_mixed(make_world: "MakeWorld") -> None:
-    """Each fusion key with k_min reports gets a batch; those of a rarer key are dropped."""
+def test_reports_for_another_key_than_the_rounds_form_no_batch(make_world: "MakeWorld") -> None:
+    """However many they are: only the one key of the round's keyset is released, and it is said."""
     world = make_world(devices=9)
     filled(world, ["fusion"] * 4 + ["next"] * 3 + ["fusion", "next"])
     closed = world.closer().close_one()
     assert closed is not None
-    assert (closed.batches, closed.released, closed.dropped) == (2, 9, 0)
-    world = make_world(devices=5)
-    filled(world, ["fusion"] * 3 + ["next"] * 2)
-    closed = world.closer().close_one()
-    assert closed is not None
-    assert (closed.batches, closed.released, closed.dropped) == (1, 3, 2)
+    assert (closed.batches, closed.released, closed.minority, closed.dropped) == (1, 5, 4, 0)
+    assert world.rows("SELECT keyset, reports FROM other_keyset") == [(1, 4)]
+    assert world.closer().forward_one() is not None
+    assert list(world.ear.batches) == [(100, world.openers["fusion"].id)]
     world = make_world(devices=4)
     filled(world, ["fusion"] * 2 + ["next"] * 2)
     closed = world.closer().close_one()
     assert closed is not None
-    assert (closed.state, closed.released, closed.dropped) == ("below_k", 0, 4)
+    assert (closed.state, closed.released, closed.minority, closed.dropped) == ("below_k", 0, 2, 2)
 
 
 def test_bad_envelopes_do_not_count(world: "World") -> None:

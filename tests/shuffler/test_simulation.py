@@ -180,5 +180,5 @@ def test_a_rival_never_makes_a_second_batch(make_world: "MakeWorld") -> None:
     agreed = world.documents.of_tag(world.hash[:8])
     assert agreed is not None
     with pytest.raises(LeaseLost, match="taken over"):
-        world.releaser(Sleeper()).close(lease, agreed, last_round=9, now_s=0)  # type: ignore[arg-type]
+        world.releaser(Sleeper()).close(lease, agreed, documents=world.documents, now_s=0)  # type: ignore[arg-type]
     assert world.rows("SELECT count(*) FROM outbox") == [(1,)]

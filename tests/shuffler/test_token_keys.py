@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.cases import each_case
-from tests.registering import REGISTRAR_KEY, REGISTRAR_SECRET, issuer
+from tests.registering import REGISTRAR_SECRET, issuer
 from tests.shuffler.conftest import FIRST, NOW_S, PINNED, POLICY, ROUND_S, SIGNERS, World
 
 from rase.errors import BadSignature, WireError
@@ -13,11 +13,9 @@ from rase.shuffler.documents import Countersigner, PolicyRefused
 from rase.shuffler.enrolment import NotEnrolled, check_certificate, enrol_many
 from rase.shuffler.token_keys import published_token_keys
 from rase.wire import cbor
-from rase.wire.keys import Role
+from rase.wire.keys import Role, SigningKey
 from rase.wire.signed import PinnedKeys, sign_with
-from rase.wire.tokens import TokenKey, list_input, token_keys_from_bytes
-
-ALL = replace(PINNED, registrar=REGISTRAR_KEY)
+from rase.wire.tokens import TokenKey, list_input, token_keys_bytes, token_keys_from_bytes
 
 
 def key_of(**changes: Any) -> TokenKey:
@@ -38,7 +36,7 @@ def proposal_of(key: TokenKey, secret: bytes = REGISTRAR_SECRET) -> bytes:
     return cbor.encode([key.to_bytes(), sign_with(secret, key.signing_input("registrar"))])
 
 
-def signs(world: World, pinned: PinnedKeys = ALL) -> Countersigner:
+def signs(world: World, pinned: PinnedKeys = PINNED) -> Countersigner:
     """Return the shuffler's countersigner."""
     return Countersigner(world.database, key=SIGNERS[Role.SHUFFLER], pinned=pinned, policy=POLICY)
 
@@ -52,10 +50,10 @@ def test_a_key_is_signed_once(world: World) -> None:
     for changes in (other, {"first_round": FIRST + 4, "last_round": FIRST + 4, "reports": 1}):
         with pytest.raises(PolicyRefused, match="another key was signed"):
             signs(world).token_key(proposal_of(key_of(**changes)), now_s=NOW_S)
-    (published,) = token_keys_from_bytes(published_token_keys(world.database, now_s=NOW_S), ALL)
+    (published,) = token_keys_from_bytes(published_token_keys(world.database, now_s=NOW_S), PINNED)
     assert published == signed
     late = NOW_S + 200 * ROUND_S
-    assert token_keys_from_bytes(published_token_keys(world.database, now_s=late), ALL) == ()
+    assert token_keys_from_bytes(published_token_keys(world.database, now_s=late), PINNED) == ()
 
 
 @each_case(
@@ -87,11 +85,18 @@ def test_unknown_campaigns_and_too_many_windows_are_refused(world: World) -> Non
 
 
 def test_only_the_pinned_registrars_keys_are_signed(world: World) -> None:
-    """Nobody else's, and none where no registrar is pinned."""
+    """Nobody else's, not the registrar's where another is pinned; one is always pinned."""
     with pytest.raises(BadSignature):
         signs(world).token_key(proposal_of(key_of(), bytes(32)), now_s=NOW_S)
-    with pytest.raises(BadSignature):
-        signs(world, PINNED).token_key(proposal_of(key_of()), now_s=NOW_S)
+    for other in (bytes(32), SigningKey.generate(Role.SHUFFLER).public_bytes()):
+        pinned = replace(PINNED, registrar=other)
+        with pytest.raises(BadSignature, match="pinned key of the registrar"):
+            signs(world, pinned).token_key(proposal_of(key_of()), now_s=NOW_S)
+    assert published_token_keys(world.database, now_s=NOW_S) == token_keys_bytes([])
+    _, is_new = signs(world).token_key(proposal_of(key_of()), now_s=NOW_S)
+    assert is_new
+    with pytest.raises(ValueError, match="registrar must be the 32 bytes"):
+        replace(PINNED, registrar=b"")
 
 
 def test_neither_operator_adds_a_device_alone(world: World) -> None:
@@ -100,12 +105,12 @@ def test_neither_operator_adds_a_device_alone(world: World) -> None:
     certificate = sign_with(REGISTRAR_SECRET, list_input(keys))
     for bad in (b"", bytes(64), sign_with(bytes(32), list_input(keys))):
         with pytest.raises(NotEnrolled, match="approved there, too"):
-            enrol_many(world.database, keys, certificate=bad, pinned=ALL)
+            enrol_many(world.database, keys, certificate=bad, pinned=PINNED)
     with pytest.raises(NotEnrolled):
-        enrol_many(world.database, [*keys, bytes(32)], certificate=certificate, pinned=ALL)
-    assert len(enrol_many(world.database, keys, certificate=certificate, pinned=ALL)) == 3
+        enrol_many(world.database, [*keys, bytes(32)], certificate=certificate, pinned=PINNED)
+    assert len(enrol_many(world.database, keys, certificate=certificate, pinned=PINNED)) == 3
     for text in ("", "?", "A" * 86):
         with pytest.raises(NotEnrolled):
-            check_certificate("A" * 43, text, ALL)
+            check_certificate("A" * 43, text, PINNED)
     with pytest.raises(NotEnrolled):
-        check_certificate("short", "", ALL)
+        check_certificate("short", "", PINNED)

@@ -118,9 +118,13 @@ def closed_and_forwarded(world: World) -> None:
     assert world.closer.parts.forward_one() is not None
 
 
-def sealed(world: World, round: int, place: int) -> bytes:
-    """Return a report of anybody's making."""
+def sealed(world: World, round: int, place: int, *, token: bytes = b"") -> bytes:
+    """Return a report of anybody's making, with a token if there is one."""
     shuffler, fusion = keyset_of(1).configs
     return seal_report(
-        Content(round, place), campaign_hash=world.hash, shuffler=shuffler, fusion=fusion
+        Content(round, place, 0, token),
+        campaign_hash=world.hash,
+        shuffler=shuffler,
+        fusion=fusion,
+        keyset=1,
     )

@@ -95,11 +95,7 @@ def _check_losses(
             round += 1
         elif operation[:2] == ("death", "device"):
             died.add((operation[3] % len(world.devices), round))
-    # The first window begins as soon as its tokens can be fetched.
-    first = FIRST + 2 if world.setting.has_registrar else FIRST
     for device, missing in silent - died - world.spoilt:
-        if missing < first:
-            continue
         window = range(missing - CAMPAIGN.window + 1, missing)
         spent = sum(entries[device].get(earlier, 0.0) for earlier in window)
         assert spent + 1.0 > CAMPAIGN.window_budget, f"device {device} lost round {missing}"

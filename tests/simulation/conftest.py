@@ -1,14 +1,17 @@
 """Worlds in folders of their own, in memory where possible: simulated disks are synced often."""
 
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from pathlib import Path
 
 import pytest
+from tests.registering import issuer
 from tests.simulation.compare import same_without_faults
 from tests.simulation.setting import Setting
 from tests.simulation.world import Operation, World
 
 from rase.storage.address import PostgresAddress
+from rase.wire.issuing import Issuer
 
 MakeWorld = Callable[..., World]
 Compare = Callable[..., World]
@@ -18,6 +21,13 @@ Compare = Callable[..., World]
 def frequent_states(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have trackers keep their state often, so that many deaths come between and after such."""
     monkeypatch.setattr("rase.fusion.tracking.STATE_EVERY", 16)
+
+
+@pytest.fixture(autouse=True)
+def kept_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give windows that follow each other different keys, of a few that are made once a process."""
+    numbers = cycle(range(6))
+    monkeypatch.setattr(Issuer, "generate", lambda: issuer(next(numbers)))
 
 
 @pytest.fixture

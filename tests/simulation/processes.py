@@ -245,8 +245,8 @@ class Device:
     handler: Handler
     reading: Callable[[int], float | None]
     log: TextIO
+    registrar: Handler
     sends_cover: bool = True
-    registrar: Handler | None = None
 
     def __post_init__(self) -> None:
         self.draws: Counter[int] = Counter()
@@ -291,6 +291,11 @@ class Device:
             self._ledger.close()
             self._ledger = None
 
+    def forget_terms(self) -> None:
+        """Be as new, but for the ledger."""
+        self.close()
+        self._state.save(DeviceState())
+
     def check_ledger(self) -> None:
         """The file says what was paid, and nothing more."""
         with Ledger(self.ledger_path, LIMITS) as ledger:
@@ -303,16 +308,14 @@ class Device:
         self._ledger = Ledger(self.ledger_path, LIMITS)
         noting = _NotingLedger(self._ledger, self._entropy, self)
         terms = Terms(self.campaign_id, pinned=self.pinned, rules=OwnerRules(report_epsilon=1.0))
-        tokens = None
-        if self.registrar is not None:
-            tokens = fetcher_of(
-                _Mortal(self._ledger, self.fuse),
-                self.place,
-                handler=self.registrar,
-                wrap=lambda transport: _Mortal(transport, self.fuse),
-                clock=self.clock,
-                log=self.log,
-            )
+        tokens = fetcher_of(
+            _Mortal(self._ledger, self.fuse),
+            self.place,
+            handler=self.registrar,
+            wrap=lambda transport: _Mortal(transport, self.fuse),
+            clock=self.clock,
+            log=self.log,
+        )
         self.agent = Agent(
             Memory(terms, _Mortal(self._state, self.fuse)),
             _Mortal(noting, self.fuse),

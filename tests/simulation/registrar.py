@@ -1,12 +1,11 @@
 """The registrar of a simulated world: a process of its own, which may die and be out of reach."""
 
-import base64
 from collections.abc import Callable
 from typing import Any, TextIO
 
 import httpx
 from fastapi import FastAPI
-from tests.registering import REGISTRAR_KEY, REGISTRAR_SECRET
+from tests.registering import REGISTRAR_SECRET
 from tests.simulation.setting import CAMPAIGN, PINNED
 
 from rase.clock import Clock
@@ -21,12 +20,9 @@ from rase.service.telemetry import Telemetry
 from rase.storage.interface import Database
 from rase.transport.interface import Answer
 from rase.transport.memory import MemoryTransport, Message
-from rase.wire.signed import PinnedKeys, public_key_of, sign_with
-from rase.wire.tokens import certificate_input
+from rase.wire.signed import public_key_of
 
-__all__ = ["ALL_PINNED", "Parts", "certificate_of", "certify", "fetcher_of", "secret_of"]
-
-ALL_PINNED = PinnedKeys(PINNED.fusion, PINNED.shuffler, REGISTRAR_KEY)
+__all__ = ["Parts", "certify", "fetcher_of", "secret_of"]
 
 
 class Parts:
@@ -47,13 +43,13 @@ class Parts:
             database,
             clock,
             secret=REGISTRAR_SECRET,
-            pinned=ALL_PINNED,
+            pinned=PINNED,
             peer=HttpPeer("http://localhost", transport=shuffler),
             campaigns=[CAMPAIGN.id],
             telemetry=telemetry,
         )
         self.app: FastAPI = registrar_app(
-            database, clock, secret=REGISTRAR_SECRET, pinned=ALL_PINNED, telemetry=telemetry
+            database, clock, secret=REGISTRAR_SECRET, pinned=PINNED, telemetry=telemetry
         )
 
 
@@ -66,13 +62,6 @@ def certify(database: Database, devices: int) -> None:
     """Certify the devices of a world."""
     keys = [public_key_of(secret_of(device)) for device in range(devices)]
     certify_list(database, keys, secret=REGISTRAR_SECRET)
-
-
-def certificate_of(number: int) -> str:
-    """Return the certificate of a device that enrols with a number for its secret."""
-    key = public_key_of(number.to_bytes(32, "big"))
-    signed = sign_with(REGISTRAR_SECRET, certificate_input(key))
-    return base64.urlsafe_b64encode(signed).decode().rstrip("=")
 
 
 def fetcher_of(
@@ -90,7 +79,7 @@ def fetcher_of(
         wrap(MemoryTransport(handler)),
         secret=secret_of(device),
         campaign=CAMPAIGN.id,
-        pinned=ALL_PINNED,
+        pinned=PINNED,
         clock=clock,
         entropy=SeededEntropy(f"tokens {device} {clock.now_s()}"),
         journal=LineJournal(log, clock),

@@ -24,7 +24,6 @@ from rase.shuffler.opening import OuterOpenerPool
 from rase.shuffler.release import Releaser
 from rase.storage.interface import Database
 from rase.wire.keys import Role
-from rase.wire.signed import PinnedKeys
 
 __all__ = ["Carrier", "centre_of", "closer_of", "intake_of"]
 
@@ -64,7 +63,7 @@ def centre_of(
     *,
     setting: Setting,
     log: TextIO,
-    token_keys: TokenKeys | None = None,
+    token_keys: TokenKeys,
 ) -> FusionCentre:
     """Return the fusion centre."""
     policy = FusionPolicy()
@@ -82,17 +81,15 @@ def centre_of(
     )
 
 
-def intake_of(
-    database: Database, clock: Clock, *, log: TextIO, pinned: PinnedKeys = PINNED
-) -> FastAPI:
+def intake_of(database: Database, clock: Clock, *, log: TextIO) -> FastAPI:
     """Return the app of the shuffler's intake; it also countersigns."""
     return create_shuffler_app(
         database,
         clock,
         countersigner=Countersigner(
-            database, key=SIGNERS[Role.SHUFFLER], pinned=pinned, policy=POLICY
+            database, key=SIGNERS[Role.SHUFFLER], pinned=PINNED, policy=POLICY
         ),
-        pinned=pinned,
+        pinned=PINNED,
         telemetry=Telemetry("shuffler", stream=log),
     )
 

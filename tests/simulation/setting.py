@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field, replace
 from functools import cache
 
+from tests.registering import REGISTRAR_KEY
+
 from rase.campaign import Campaign, ShufflePlan
 from rase.shuffler.documents import Policy
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
@@ -48,7 +50,9 @@ SIGNERS = {
     Role.FUSION: SigningKey(role=Role.FUSION, secret=bytes([1]) * 32),
     Role.SHUFFLER: SigningKey(role=Role.SHUFFLER, secret=bytes([2]) * 32),
 }
-PINNED = PinnedKeys(SIGNERS[Role.FUSION].public_bytes(), SIGNERS[Role.SHUFFLER].public_bytes())
+PINNED = PinnedKeys(
+    SIGNERS[Role.FUSION].public_bytes(), SIGNERS[Role.SHUFFLER].public_bytes(), REGISTRAR_KEY
+)
 POLICY = Policy(max_epsilon=1.0, max_window_budget=10.0, min_k_min=2, max_carry_rounds=5)
 # The first number of the fusion centre's keys.
 _INNER = 7
@@ -69,7 +73,6 @@ class Setting:
         carry_rounds: How long reports of too small a round wait for company.
         turns: In every how many-th round a device has a reading.
         sends_cover: Whether devices without a report send a cover report.
-        has_registrar: Whether reports need tokens.
     """
 
     kem: str = "x25519"
@@ -79,7 +82,6 @@ class Setting:
     carry_rounds: int = 0
     turns: int = 1
     sends_cover: bool = True
-    has_registrar: bool = False
 
     def has_turn(self, device: int, round: int) -> bool:
         """Return whether a device has a reading in a round."""

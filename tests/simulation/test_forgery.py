@@ -56,8 +56,8 @@ def test_a_moved_report_adds_nothing(make_world: "MakeWorld") -> None:
     old = world.wires[FIRST][0][1]
     round = world.upload_round()
     fresh = world.wires[round][0][1]
-    in_this_round = Header(1, world.hash[:8], round).to_bytes() + old[HEADER_SIZE:]
-    elsewhere = Header(1, campaign_hash(other)[:8], round).to_bytes()
+    in_this_round = Header(1, world.hash[:8], round, 1).to_bytes() + old[HEADER_SIZE:]
+    elsewhere = Header(1, campaign_hash(other)[:8], round, 1).to_bytes()
     world.clock.jump(-1)
     assert sent_by(world, rogues[0], old) == "round-closed"
     assert sent_by(world, rogues[0], in_this_round) == "201"
@@ -233,6 +233,8 @@ def test_a_device_with_a_campaign_of_its_own_is_not_counted(make_world: "MakeWor
     greedy = offered(GREEDY, SIGNERS[Role.FUSION], SIGNERS[Role.SHUFFLER])
     device = world.devices[2]
     single_out(world, device, greedy)
+    # As one that has never heard of the campaign.
+    device.forget_terms()
     for one in world.devices:
         one.step()
     world.clock.advance(FIRST * ROUND_S + ROUND_S + 1 - world.clock.now_s())

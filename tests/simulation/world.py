@@ -30,7 +30,7 @@ import httpx
 from tests.enrolling import asked, credential_of
 from tests.simulation.hosting import Server
 from tests.simulation.processes import Device
-from tests.simulation.registrar import ALL_PINNED, Parts, certificate_of, certify
+from tests.simulation.registrar import Parts, certify
 from tests.simulation.servers import Carrier, centre_of, closer_of, intake_of
 from tests.simulation.setting import FIRST, MOST_OUTER, PINNED, ROUND_S, SIGNERS, Setting
 from tests.storage.faults import SimulatedDeath
@@ -66,7 +66,7 @@ __all__ = [
 
 Operation = tuple[Any, ...]
 STEPS = ("intake", "close", "forward", "erase", "put", "finalise")
-# Of worlds with a registrar.
+# Of the registrar.
 TOKEN_STEPS = ("issue", "upkeep")
 DOCUMENT_STEPS = ("publish", "countersign")
 MESSAGE_FAULTS = (
@@ -114,7 +114,8 @@ class World:
         self.folder = folder
         self._database = database
         self.setting = setting or Setting()
-        self.clock = FakeClock(FIRST * ROUND_S + 100)
+        # Tokens of the first rounds are fetched before these begin.
+        self.clock = FakeClock((FIRST - 2) * ROUND_S + 100)
         self.campaign = self.setting.campaign
         self.hash = campaign_hash(self.campaign)
         self._keyset_version = self._outer = 1
@@ -138,6 +139,10 @@ class World:
         self._start_servers()
         self._start_registrar(devices)
         self.devices = [self._device(place) for place in range(devices)]
+        while self.clock.now_s() < FIRST * ROUND_S:
+            for device in self.devices:
+                device.step()
+            self._go_to(self.clock.now_s() + ROUND_S / 4)
 
     def run(self, operations: Sequence[Operation]) -> "World":
         """Live through a list of operations, and then until nothing is under way."""
@@ -194,8 +199,7 @@ class World:
         for device in self.devices:
             device.close()
         for server in (self.intake, self.closer, self.fusion, self.registrar):
-            if server is not None:
-                server.close()
+            server.close()
 
     def rows(self, server: Server, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Return what a server's database holds."""
@@ -296,16 +300,11 @@ class World:
         (token,) = make_tokens(self.closer.database, 1, expires_s=expires_s, group=group)
         number = int.from_bytes(token_bytes(16))
         body = asked(token, number)
-        if self.setting.has_registrar:
-            body["certificate"] = certificate_of(number)
         request = httpx.Request("POST", "http://shuffler/v1/enrolments", json=body)
         (answer,) = self._asked(self.intake, [request], step=None)
         return credential_of(token, answer.json(), number)
 
     def _start_registrar(self, devices: int) -> None:
-        self.registrar: Server | None = None
-        if not self.setting.has_registrar:
-            return
         self.registrar = Server(
             self.folder / "registrar.db",
             migrations="registrar",
@@ -319,8 +318,6 @@ class World:
 
     def _keep_up(self) -> None:
         """Make keys of token windows, in a process that is restarted when it dies."""
-        if self.registrar is None:
-            return
         while True:
             self.registrar.database.arm(self._next_death("upkeep"))
             try:
@@ -333,7 +330,6 @@ class World:
 
     def _ask_registrar(self, message: Message) -> Answer:
         """Answer a device as the registrar does; its death looks like silence."""
-        assert self.registrar is not None
         if "registrar" in self._unreachable:
             raise Unreachable("the registrar is down.")
         request = httpx.Request(
@@ -346,15 +342,12 @@ class World:
             raise Unreachable("the registrar died.") from None
         return Answer(answer.status_code, answer.content)
 
-    def _token_keys(self, database: Database) -> TokenKeys | None:
-        if not self.setting.has_registrar:
-            return None
-
+    def _token_keys(self, database: Database) -> TokenKeys:
         def fetch() -> bytes:
             request = httpx.Request("GET", "http://shuffler/v1/token-keys")
             return self._asked(self.intake, [request], step=None)[0].content
 
-        return TokenKeys(database, self.clock, pinned=ALL_PINNED, fetch=fetch)
+        return TokenKeys(database, self.clock, pinned=PINNED, fetch=fetch)
 
     def upload_round(self) -> int:
         """Let a round pass, and its devices send; return the round, which waits for its close."""
@@ -572,7 +565,6 @@ class World:
                 database,
                 self.clock,
                 log=self.log,
-                pinned=ALL_PINNED if self.setting.has_registrar else PINNED,
             ),
         )
         self.publisher().publish(self.campaign)
@@ -655,7 +647,7 @@ class World:
             reading=self._reading,
             log=self.log,
             sends_cover=self.setting.sends_cover,
-            registrar=self._ask_registrar if self.setting.has_registrar else None,
+            registrar=self._ask_registrar,
         )
 
     def _reading(self, device: int) -> float | None:

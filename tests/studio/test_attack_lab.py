@@ -20,8 +20,7 @@ from rase.lab.attacks import ATTACK_NAMES
 from rase.lab.schemes import SCHEME_NAMES
 from rase.studio import attack as attack_page
 from rase.studio import attack_worker
-from rase.studio.attack import RUNS
-from rase.studio.attack.form import ATTACKS, SCHEMES, Wanted, wanted_of
+from rase.studio.attack import ATTACKS, RUNS, SCHEMES, Wanted, wanted_of
 from rase.studio.attack.jobs import Run, Runs
 
 FAST: dict[str, Any] = {"devices": "6", "days": "4", "attacks": "bayes", "schemes": ["raw", "best"]}

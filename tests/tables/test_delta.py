@@ -12,8 +12,7 @@ from click.testing import CliRunner
 
 from rase.cli.run import command
 from rase.errors import DataError
-from rase.tables.delta import read_log
-from rase.tables.files import find_files
+from rase.tables.files import find_files, read_log
 from rase.tables.source import open_source
 
 deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed: make test does")

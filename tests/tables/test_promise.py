@@ -72,6 +72,10 @@ def test_a_budget_beyond_the_promise_is_refused() -> None:
         ShuffledPromise(k_min=80).randomizer(PUBLIC, epsilon=None)
     with pytest.raises(ValueError, match="k_min must be at least 2 more than colluding, 79"):
         ShuffledPromise(k_min=80, colluding=79)
+    with pytest.raises(ValueError, match="delta must be between"):
+        ShuffledPromise(k_min=80, delta=0)
+    with pytest.raises(ValueError, match="shuffled_epsilon must be greater than 0 and finite"):
+        ShuffledPromise(k_min=80, shuffled_epsilon=-1.0)
 
 
 def test_small_rounds_are_withheld_and_leave_no_trace() -> None:

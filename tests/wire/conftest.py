@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.registering import REGISTRAR_KEY
 
 from rase.campaign import Campaign
 from rase.wire import pure
@@ -64,7 +65,9 @@ def configs(openers: dict[str, OpeningKey]) -> dict[str, KeyConfig]:
 @pytest.fixture(scope="session")
 def pinned(signers: dict[Role, SigningKey]) -> PinnedKeys:
     """The public signing keys of both servers."""
-    return PinnedKeys(signers[Role.FUSION].public_bytes(), signers[Role.SHUFFLER].public_bytes())
+    return PinnedKeys(
+        signers[Role.FUSION].public_bytes(), signers[Role.SHUFFLER].public_bytes(), REGISTRAR_KEY
+    )
 
 
 @pytest.fixture(scope="session")

@@ -150,6 +150,7 @@ def report(number: int, name: str) -> dict[str, Any]:
         shuffler_key=config[7].public_key,
         fusion_id=9,
         fusion_key=config[9].public_key,
+        keyset=KEYSET.version,
         entropy=entropy,
         label=label,
         token=b"" if content is None else content.token,
@@ -214,6 +215,7 @@ def carry_document() -> dict[str, Any]:
             shuffler_key=config[7].public_key,
             fusion_id=9,
             fusion_key=config[9].public_key,
+            keyset=KEYSET.version,
             entropy=entropy,
             block_start=CARRYING.block_start(round),
         )

@@ -28,22 +28,22 @@ from rase.wire.frames import (
 from rase.wire.signed import MAX_CAMPAIGN_BYTES, MAX_VERSIONS_BYTES
 
 CREDENTIAL = "3f2a90c1d45b6e78.secret"
-_TAG = "c95f950f348581278c475373ccbf5132"
+_TAG = "e49b75c096e47b4235aaea9c83b8fb9e"
 HANDLE = "3f2a90c1d45b6e78"
 KEY = credential_key("secret")
-WIRE = bytes(433)
+WIRE = bytes(437)
 
 
 def test_a_report_is_its_bytes_and_a_tag() -> None:
     """A frame has one size, opens with its key, and holds no part of the secret."""
     frame = report_frame(WIRE, HANDLE, KEY)
-    assert len(frame) == len(WIRE) + TAG_BYTES == 449
+    assert len(frame) == len(WIRE) + TAG_BYTES == 453
     assert read_report(frame, HANDLE, KEY) == WIRE
     assert handle_of(CREDENTIAL) == HANDLE
     assert b"secret" not in frame
 
 
-@each_case("place", [0, 432, 433, 448])
+@each_case("place", [0, 436, 437, 452])
 def test_a_changed_frame_is_not_believed(place: int) -> None:
     """One other bit, another handle, another key: each is refused."""
     frame = report_frame(WIRE, HANDLE, KEY)
@@ -128,11 +128,11 @@ def test_topics_are_as_documented() -> None:
 def test_the_bytes_never_change() -> None:
     """Key, tags and password of the documented example are as they always were."""
     assert KEY.hex() == "d13391366885353acb5317b10e02de65aadc7ac8fc44fc94df5b2cb39f91e988"
-    assert report_frame(WIRE, HANDLE, KEY)[433:].hex() == "c95f950f348581278c475373ccbf5132"
+    assert report_frame(WIRE, HANDLE, KEY)[437:].hex() == "e49b75c096e47b4235aaea9c83b8fb9e"
     assert broker_password(KEY) == "cS9u91lf8NE0KZPmufGUdF7oMhSsKwAfrXLDyQcjLkI"
     answer = answer_frame(report_id(WIRE), HANDLE, Reply(201), KEY)
-    assert answer[:-16] == b'{"report":"dde160a442976ba6","status":201}'
-    assert answer[-16:].hex() == "850a13969470df53b4b736fde345953e"
+    assert answer[:-16] == b'{"report":"99d48b66d590c07b","status":201}'
+    assert answer[-16:].hex() == "9df75746e100aa53e54537b6d35da314"
 
 
 def test_a_request_proves_its_report_and_keeps_the_secret() -> None:

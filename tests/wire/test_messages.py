@@ -41,10 +41,10 @@ MANIFEST = BatchManifest(
 
 
 def test_the_sizes_are_those_of_the_protocol() -> None:
-    """433 bytes, or 1521 with X-Wing inside."""
+    """437 bytes, or 1525 with X-Wing inside."""
     assert INNER_SIZES == {X25519: 368, X_WING: 1456}
-    assert REPORT_SIZES == {X25519: 433, X_WING: 1521}
-    assert len(Header(1, bytes(8), 5).to_bytes()) == 14
+    assert REPORT_SIZES == {X25519: 437, X_WING: 1525}
+    assert len(Header(1, bytes(8), 5, 6).to_bytes()) == 18
     assert len(Content(5, 7).to_bytes()) == 320
 
 
@@ -54,33 +54,34 @@ def test_contexts_bind_campaign_round_and_header() -> None:
     assert outer_info(b"H" * 32, b"h" * 14) == b"rase/2 outer" + b"H" * 32 + b"h" * 14
 
 
-@given(st.integers(0, 255), st.binary(min_size=8, max_size=8), st.integers(0, 2**32 - 1))
-def test_headers_come_back(key_id: int, tag: bytes, round: int) -> None:
+@given(st.integers(0, 255), st.binary(min_size=8, max_size=8), *2 * [st.integers(0, 2**32 - 1)])
+def test_headers_come_back(key_id: int, tag: bytes, round: int, keyset: int) -> None:
     """What is written is read."""
-    header = Header(key_id, tag, round)
+    header = Header(key_id, tag, round, keyset)
     assert Header.from_report(header.to_bytes() + bytes(419)) == header
 
 
 @each_case(
     ("arguments", "words"),
     [
-        ((256, bytes(8), 1), "key_id must be a whole number from 0 to 255"),
-        ((1, bytes(7), 1), "campaign_tag must have 8 bytes, got 7"),
-        ((1, bytes(8), 2**32), "round must be"),
-        ((1, bytes(8), -1), "round must be"),
-        ((True, bytes(8), 1), "key_id must be"),
+        ((256, bytes(8), 1, 1), "key_id must be a whole number from 0 to 255"),
+        ((1, bytes(7), 1, 1), "campaign_tag must have 8 bytes, got 7"),
+        ((1, bytes(8), 2**32, 1), "round must be"),
+        ((1, bytes(8), -1, 1), "round must be"),
+        ((1, bytes(8), 1, 2**32), "keyset must be"),
+        ((True, bytes(8), 1, 1), "key_id must be"),
     ],
 )
-def test_bad_headers_cannot_be_made(arguments: tuple[Any, Any, Any], words: str) -> None:
+def test_bad_headers_cannot_be_made(arguments: tuple[Any, Any, Any, Any], words: str) -> None:
     """Numbers out of range are wrong arguments."""
     with pytest.raises(ValueError, match=words):
         Header(*arguments)
 
 
-@each_case("size", [0, 1, 14, 432, 434, 1520, 1522, 100_000])
+@each_case("size", [0, 1, 18, 433, 436, 438, 1524, 1526, 100_000])
 def test_truncated_and_oversized_reports_are_refused(size: int) -> None:
     """Only two sizes exist."""
-    with pytest.raises(WrongSize, match=f"433 or 1521 bytes, got {size}"):
+    with pytest.raises(WrongSize, match=f"437 or 1525 bytes, got {size}"):
         Header.from_report(b"\x01" * size)
 
 
@@ -88,7 +89,7 @@ def test_truncated_and_oversized_reports_are_refused(size: int) -> None:
 def test_unknown_versions_of_reports_are_named(version: int) -> None:
     """The version byte is checked before anything else is read."""
     with pytest.raises(UnknownVersion, match=f"report version {version} is unknown"):
-        Header.from_report(bytes([version]) + bytes(432))
+        Header.from_report(bytes([version]) + bytes(436))
     data = bytes([version]) + Content(5, 7).to_bytes()[1:]
     with pytest.raises(UnknownVersion, match=f"content version {version} is unknown"):
         Content.from_bytes(data)
@@ -287,6 +288,18 @@ def test_infinite_losses_cannot_be_stated() -> None:
     """A shuffle without a guarantee is never released."""
     with pytest.raises(ValueError, match="alpha must be a finite number"):
         replace(MANIFEST, alpha=float("inf"))
+
+
+def test_a_manifest_may_be_of_a_part() -> None:
+    """Its number and how many there are, or neither; only where no order is to be kept."""
+    part = replace(MANIFEST, part=1, parts=3)
+    assert BatchManifest.from_bytes(part.to_bytes()) == part
+    with pytest.raises(ValueError, match="part and parts must be given together"):
+        replace(MANIFEST, part=1)
+    with pytest.raises(ValueError, match="part must be a whole number"):
+        replace(MANIFEST, part=3, parts=3)
+    with pytest.raises(ValueError, match="parts must be absent unless the shuffle is uniform"):
+        replace(MANIFEST, method="mallows", theta=1.0, part=1, parts=3)
 
 
 def test_a_manifest_may_state_a_promise() -> None:

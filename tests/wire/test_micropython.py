@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE_S
 from tests.programs import program
 
 from rase.wire import pure
@@ -28,7 +29,7 @@ def micropython(script: str) -> str:
     folder = HERE / "micropython"
     command = [program("node"), str(folder / "run.mjs"), str(folder), pure.__file__]
     done = subprocess.run(
-        command, input=script, capture_output=True, text=True, check=True, timeout=60
+        command, input=script, capture_output=True, text=True, check=True, timeout=PATIENCE_S
     )
     return done.stdout.strip()
 
@@ -50,6 +51,7 @@ def arguments(report: dict[str, Any], ch: bytes, configs: dict[str, KeyConfig]) 
         "shuffler_key": configs["shuffler"].public_key,
         "fusion_id": 9,
         "fusion_key": configs["fusion"].public_key,
+        "keyset": 5,
         "entropy": bytes.fromhex(report["entropy"]),
         "label": report["label"],
     }

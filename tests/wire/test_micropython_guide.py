@@ -11,6 +11,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.registering import REGISTRAR_KEY
 from tests.wire.test_micropython import micropython
 
 from rase.campaign import Campaign
@@ -59,6 +60,8 @@ def chip(
         campaign="street-power",
         fusion_key=key_text(signers[Role.FUSION]),
         shuffler_key=key_text(signers[Role.SHUFFLER]),
+        registrar="https://registrar.example",
+        registrar_key=base64.b64encode(REGISTRAR_KEY).decode(),
         report_epsilon=1.0,
         span_epsilon=25.0,
         total_epsilon=1000.0,

@@ -17,6 +17,7 @@ def test_the_names_and_statuses_are_pinned() -> None:
     """Names and statuses are part of the protocol."""
     assert {name: kind.status for name, kind in PROBLEM_TYPES.items()} == {
         "outdated-config": 409,
+        "other-keyset": 409,
         "round-not-open": 409,
         "round-closed": 410,
         "unknown-campaign": 404,

@@ -76,6 +76,7 @@ def report(**changes: Any) -> bytes:
         "shuffler_key": public_bytes(X25519, bytes(32)),
         "fusion_id": 2,
         "fusion_key": public_bytes(X25519, bytes(32)),
+        "keyset": 5,
     }
     return pure.seal_report(5, -3, **given | changes)
 
@@ -83,9 +84,9 @@ def report(**changes: Any) -> bytes:
 def test_the_systems_randomness_is_the_default() -> None:
     """Without entropy two reports differ but for the header (false alarms below 1e-70)."""
     one, other = report(), report()
-    assert len(one) == 433
-    assert one[:14] == other[:14]
-    assert one[14:46] != other[14:46]
+    assert len(one) == 437
+    assert one[:18] == other[:18]
+    assert one[18:50] != other[18:50]
 
 
 @each_case("changes", [{"entropy": bytes(63)}, {"campaign_hash": bytes(31)}, {"token": bytes(9)}])
@@ -106,7 +107,7 @@ def test_a_system_without_randomness_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delattr(os, "urandom")
     with pytest.raises(RuntimeError, match="pass entropy"):
         report()
-    assert len(report(entropy=bytes(range(64)))) == 433
+    assert len(report(entropy=bytes(range(64)))) == 437
 
 
 def test_the_file_stands_alone() -> None:
@@ -132,6 +133,7 @@ def test_the_file_stands_alone() -> None:
         shuffler_key=key,
         fusion_id=2,
         fusion_key=key,
+        keyset=5,
         entropy=entropy,
     )
     assert sealed == report(entropy=entropy)

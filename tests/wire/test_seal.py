@@ -65,13 +65,13 @@ def fixed_report(vectors: ModuleType) -> bytes:
 def sealed(ch: bytes, configs: Configs) -> bytes:
     """A report of the default suite."""
     return seal_report(
-        CONTENT, campaign_hash=ch, shuffler=configs["shuffler"], fusion=configs["fusion"]
+        CONTENT, campaign_hash=ch, shuffler=configs["shuffler"], fusion=configs["fusion"], keyset=5
     )
 
 
 @each_case(
     "case",
-    [("fusion", X25519, 433), ("fusion-aes", X25519, 433), ("fusion-x-wing", X_WING, 1521)],
+    [("fusion", X25519, 437), ("fusion-aes", X25519, 437), ("fusion-x-wing", X_WING, 1525)],
 )
 def test_reports_arrive_in_every_suite(
     ch: bytes, configs: Configs, openers: Keys, case: tuple[str, int, int]
@@ -79,10 +79,10 @@ def test_reports_arrive_in_every_suite(
     """Size and content are those of the protocol."""
     fusion, kem, size = case
     report = seal_report(
-        CONTENT, campaign_hash=ch, shuffler=configs["shuffler"], fusion=configs[fusion]
+        CONTENT, campaign_hash=ch, shuffler=configs["shuffler"], fusion=configs[fusion], keyset=5
     )
     assert len(report) == size
-    assert Header.from_report(report) == Header(7, ch[:8], 495123)
+    assert Header.from_report(report) == Header(7, ch[:8], 495123, 5)
     assert opened(report, ch, openers, inner_kem=kem) == CONTENT
 
 
@@ -97,7 +97,7 @@ def test_reports_arrive_in_every_suite(
 def test_every_place_arrives(ch: bytes, configs: Configs, openers: Keys, content: Content) -> None:
     """Negative places and places beyond the range too."""
     report = seal_report(
-        content, campaign_hash=ch, shuffler=configs["shuffler"], fusion=configs["fusion"]
+        content, campaign_hash=ch, shuffler=configs["shuffler"], fusion=configs["fusion"], keyset=5
     )
     assert opened(report, ch, openers) == content
 
@@ -105,10 +105,14 @@ def test_every_place_arrives(ch: bytes, configs: Configs, openers: Keys, content
 def test_cover_reports_look_like_others(ch: bytes, configs: Configs, openers: Keys) -> None:
     """Same size, same header; only the closer can tell, and no fusion centre counts it."""
     first, second = configs["shuffler"], configs["fusion"]
-    cover = seal_cover(round=495123, block=495123, campaign_hash=ch, shuffler=first, fusion=second)
-    report = seal_report(CONTENT, campaign_hash=ch, label=7, shuffler=first, fusion=second)
+    cover = seal_cover(
+        round=495123, block=495123, campaign_hash=ch, shuffler=first, fusion=second, keyset=5
+    )
+    report = seal_report(
+        CONTENT, campaign_hash=ch, label=7, shuffler=first, fusion=second, keyset=5
+    )
     assert len(cover) == len(report)
-    assert cover[:14] == report[:14]
+    assert cover[:18] == report[:18]
     marks = [outer_opener(ch, openers).open(wire).mark for wire in (cover, report)]
     assert marks == [Mark(configs["fusion"].id, is_cover=True), Mark(configs["fusion"].id, label=7)]
     with pytest.raises(UnknownVersion):
@@ -117,7 +121,7 @@ def test_cover_reports_look_like_others(ch: bytes, configs: Configs, openers: Ke
 
 def test_a_mark_that_is_none_is_refused(ch: bytes, configs: Configs, openers: Keys) -> None:
     """A sealed mark of a later protocol is named, and not guessed at."""
-    header = Header(configs["shuffler"].id, ch[:8], 495123).to_bytes()
+    header = Header(configs["shuffler"].id, ch[:8], 495123, 5).to_bytes()
     config = configs["shuffler"]
     key = public_key(config.kem, config.public_key)
     mark = bytes((2, 0, 9))
@@ -139,7 +143,7 @@ def test_every_flipped_bit_is_refused(sealed: bytes, ch: bytes, openers: Keys) -
 
 
 @pytest.mark.uncovered
-@given(flips=st.sets(st.integers(0, 433 * 8 - 1), min_size=1), cut=st.integers(0, 20))
+@given(flips=st.sets(st.integers(0, 437 * 8 - 1), min_size=1), cut=st.integers(0, 20))
 @settings(max_examples=200)
 def test_mangled_reports_are_refused(
     fixed_report: bytes, ch: bytes, openers: Keys, flips: set[int], cut: int
@@ -170,8 +174,8 @@ def test_the_outer_refusals_have_names(
 ) -> None:
     """Truncated, oversized, another campaign, another version, an unknown and a wrong key."""
     shuffler = outer_opener(ch, openers)
-    for bad in (b"", sealed[:-1], sealed + b"\0", bytes(1521)):
-        with pytest.raises(WrongSize, match="must have 433 bytes"):
+    for bad in (b"", sealed[:-1], sealed + b"\0", bytes(1525)):
+        with pytest.raises(WrongSize, match="must have 437 bytes"):
             shuffler.open(bad)
     with pytest.raises(UnknownVersion, match="report version 1"):
         shuffler.open(b"\x01" + sealed[1:])
@@ -184,7 +188,7 @@ def test_the_outer_refusals_have_names(
         OuterOpener(ch, [replace(openers["shuffler"], id=8)]).open(sealed)
     with pytest.raises(NotOpened):
         OuterOpener(ch, [replace(openers["shuffler"], secret=bytes(32))]).open(sealed)
-    moved = Header(7, ch[:8], 495124).to_bytes() + sealed[14:]
+    moved = Header(7, ch[:8], 495124, 5).to_bytes() + sealed[18:]
     with pytest.raises(NotOpened):
         shuffler.open(moved)
 
@@ -197,7 +201,11 @@ def test_one_report_does_not_change_how_the_next_is_read(
     contents = [replace(CONTENT, round=round) for round in (1, 1, 2, 1)]
     wires = [
         seal_report(
-            content, campaign_hash=ch, shuffler=configs["shuffler"], fusion=configs["fusion"]
+            content,
+            campaign_hash=ch,
+            shuffler=configs["shuffler"],
+            fusion=configs["fusion"],
+            keyset=5,
         )
         for content in contents
     ]
@@ -261,10 +269,20 @@ def test_keys_open_only_their_own_side(ch: bytes, openers: Keys) -> None:
 def test_wrong_arguments_of_the_sealer_are_refused(ch: bytes, configs: Configs) -> None:
     """Keys in the wrong places and a hash of another size."""
     with pytest.raises(ValueError, match="must be the keys of those servers"):
-        seal_report(CONTENT, campaign_hash=ch, shuffler=configs["fusion"], fusion=configs["fusion"])
+        seal_report(
+            CONTENT,
+            campaign_hash=ch,
+            shuffler=configs["fusion"],
+            fusion=configs["fusion"],
+            keyset=5,
+        )
     with pytest.raises(ValueError, match="32 bytes, got 31"):
         seal_report(
-            CONTENT, campaign_hash=ch[1:], shuffler=configs["shuffler"], fusion=configs["fusion"]
+            CONTENT,
+            campaign_hash=ch[1:],
+            shuffler=configs["shuffler"],
+            fusion=configs["fusion"],
+            keyset=5,
         )
 
 
@@ -277,7 +295,7 @@ def test_keys_of_small_order_are_refused(
         monkeypatch.setitem(sys.modules, HPKE, None)
     bad = replace(configs["fusion"], public_key=bytes(32))
     with pytest.raises(Malformed, match="key 9 of the fusion cannot be sealed for"):
-        seal_report(CONTENT, campaign_hash=ch, shuffler=configs["shuffler"], fusion=bad)
+        seal_report(CONTENT, campaign_hash=ch, shuffler=configs["shuffler"], fusion=bad, keyset=5)
 
 
 def test_without_cryptography_the_pure_sealer_does_it(
@@ -287,12 +305,20 @@ def test_without_cryptography_the_pure_sealer_does_it(
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, HPKE, None)
         report = seal_report(
-            CONTENT, campaign_hash=ch, shuffler=configs["shuffler"], fusion=configs["fusion"]
+            CONTENT,
+            campaign_hash=ch,
+            shuffler=configs["shuffler"],
+            fusion=configs["fusion"],
+            keyset=5,
         )
         for name in ("fusion-aes", "fusion-x-wing"):
             with pytest.raises(Unsupported, match="needs the package cryptography, 48 or newer"):
                 seal_report(
-                    CONTENT, campaign_hash=ch, shuffler=configs["shuffler"], fusion=configs[name]
+                    CONTENT,
+                    campaign_hash=ch,
+                    shuffler=configs["shuffler"],
+                    fusion=configs[name],
+                    keyset=5,
                 )
     assert opened(report, ch, openers) == CONTENT
 
@@ -303,7 +329,11 @@ def test_replay_tags_tell_envelopes_apart(ch: bytes, configs: Configs, openers: 
         outer_opener(ch, openers)
         .open(
             seal_report(
-                CONTENT, campaign_hash=ch, shuffler=configs["shuffler"], fusion=configs["fusion"]
+                CONTENT,
+                campaign_hash=ch,
+                shuffler=configs["shuffler"],
+                fusion=configs["fusion"],
+                keyset=5,
             )
         )
         .inner

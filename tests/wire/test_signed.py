@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.cases import each_case
+from tests.registering import REGISTRAR_KEY
 
 from rase.campaign import KEMS, Campaign, ShufflePlan
 from rase.counts.registry import ESTIMATORS
@@ -231,9 +232,9 @@ def test_oversized_campaigns_are_refused(pinned: PinnedKeys) -> None:
 def test_one_party_cannot_be_pinned_for_both() -> None:
     """Two roles with one key would be one server."""
     with pytest.raises(ValueError, match="different keys"):
-        PinnedKeys(bytes(32), bytes(32))
+        PinnedKeys(bytes(32), bytes(32), REGISTRAR_KEY)
     with pytest.raises(ValueError, match="shuffler must be the 32 bytes"):
-        PinnedKeys(bytes(32), b"")
+        PinnedKeys(bytes(32), b"", REGISTRAR_KEY)
 
 
 def test_several_versions_travel_as_one_document() -> None:

@@ -56,7 +56,7 @@ def test_the_script_writes_where_the_tests_read(
 def pinned(document: dict[str, Any]) -> PinnedKeys:
     """Return the public signing keys of a file."""
     keys = document["pinned"]
-    return PinnedKeys(bytes.fromhex(keys["fusion"]), bytes.fromhex(keys["shuffler"]))
+    return PinnedKeys(bytes.fromhex(keys["fusion"]), bytes.fromhex(keys["shuffler"]), bytes(32))
 
 
 def test_the_campaign_is_read_from_the_file() -> None:

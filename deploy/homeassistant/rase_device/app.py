@@ -24,7 +24,15 @@ PORT = 8099
 MOST_BYTES = 1 << 20
 # Who sends more than this gets a reset connection instead of an answer.
 MOST_DROPPED_BYTES = 8 * 1024 * 1024
-_SETTINGS = ("shuffler", "campaign", "fusion_key", "shuffler_key")
+_SETTINGS = (
+    "shuffler",
+    "campaign",
+    "fusion_key",
+    "shuffler_key",
+    "registrar",
+    "registrar_key",
+)
+_SECRETS = ("enrolment_token", "registrar_approval")
 _NUMBERS = ("report_epsilon", "span_epsilon", "total_epsilon", "least_k")
 _BEGIN, _END = "# of the app's options, written at each start:", "# end of the app's options"
 
@@ -34,12 +42,16 @@ def main() -> int:
     options = json.loads((DATA / "options.json").read_text("utf-8"))
     folder = DATA / "device"
     if not (folder / "credential").exists():
-        given = DATA / "enrolment"
-        write_secret(given, options.get("enrolment_token") or "")
+        given = [DATA / name for name in _SECRETS]
+        for path, name in zip(given, _SECRETS, strict=True):
+            write_secret(path, str(options.get(name) or ""))
         try:
-            done = subprocess.run([*PROGRAM, *enrol_arguments(options, folder, given)], check=False)
+            done = subprocess.run(
+                [*PROGRAM, *enrol_arguments(options, folder, *given)], check=False
+            )
         finally:
-            given.unlink()
+            for path in given:
+                path.unlink()
         if done.returncode:
             return done.returncode
     write_secret(folder / "home-assistant-token", os.environ.get("SUPERVISOR_TOKEN", ""))
@@ -53,9 +65,11 @@ def main() -> int:
         return agent.wait()
 
 
-def enrol_arguments(options: dict[str, object], folder: Path, token: Path) -> list[str]:
+def enrol_arguments(
+    options: dict[str, object], folder: Path, token: Path, approval: Path
+) -> list[str]:
     """Return the command that enrols with the options; none of them is a secret."""
-    words = ["enrol", f"--folder={folder}", f"--token-file={token}"]
+    words = ["enrol", f"--folder={folder}", f"--token-file={token}", f"--approval-file={approval}"]
     words += [f"--{name.replace('_', '-')}={options[name]}" for name in (*_SETTINGS, *_NUMBERS)]
     return [*words, "--range", str(options["low"]), str(options["high"])]
 

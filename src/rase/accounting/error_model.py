@@ -35,6 +35,7 @@ __all__ = [
     "ErrorModel",
     "FleetReadings",
     "SignLaw",
+    "distinct",
     "line_over",
     "worst_of_two_ends",
 ]
@@ -87,6 +88,13 @@ class SignLaw:
         return mean, math.sqrt(float(_WEIGHTS @ np.square(medians - mean)))
 
 
+def distinct(values: Floats) -> Floats:
+    """Return the values in sequence, each once: `numpy.unique` without its import of `numpy.ma`."""
+    ascending: Floats = np.sort(values)
+    once: Floats = ascending[np.append(True, ascending[1:] != ascending[:-1])]
+    return once
+
+
 def line_over(public: Range, *, reach: float) -> Floats:
     """Return points that resolve the reports: dense in the range, and half a step about its ends.
 
@@ -97,7 +105,7 @@ def line_over(public: Range, *, reach: float) -> Floats:
     half = public.step / 2
     inside = np.linspace(public.low, public.high, _PER_WIDTH + 1)[1:-1]
     ends = (public.low - half, public.low + half, public.high - half, public.high + half)
-    line: Floats = np.unique(np.concatenate((inside, ends)))
+    line = distinct(np.concatenate((inside, ends)))
     if not reach:
         return line
     if reach <= public.width:

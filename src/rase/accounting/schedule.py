@@ -6,14 +6,17 @@ budget. Pure Python without NumPy, because the device agent imports it.
 
 import hashlib
 import hmac
+import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from rase.accounting.ledger.nano import nano_from_limit, nano_from_spending, nano_to_epsilon
 
-__all__ = ["EveryRound", "Rotate", "Schedule", "Split"]
+__all__ = ["EveryRound", "Rotate", "Schedule", "Split", "Turns"]
 
 _SECRET_BYTES = 16
+_MOST_TURNS = 64
 
 
 class Schedule(Protocol):
@@ -138,6 +141,61 @@ class Rotate:
         if round % self.window != self.turn:
             return None
         return nano_to_epsilon(nano_from_limit("window_epsilon", self.window_epsilon))
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Say which of several quantities of a device is reported when, under one budget.
+
+    Time is cut into turns, and turns into cycles in which each quantity has its number of turns, in
+    an order of the cycle's own: by ``HMAC-SHA-256(secret, quantity, cycle and number)``.
+
+    Guarantee: each turn is of exactly one quantity and each cycle has exactly the stated turns of
+    each, whatever the readings are; to whoever lacks the secrets, devices have independent orders.
+    It is no budget: the ledger holds every limit over all quantities. Tested in
+    tests/accounting/test_schedule.py.
+
+    Args:
+        shares: How many turns of a cycle each quantity has, by its campaign.
+        turn_s: The length of a turn in seconds; a multiple of the rounds' lengths lets no turn end
+            within a round.
+        secret: The device's secret, at least 16 bytes; never leaves the device.
+
+    Raises:
+        ValueError: If an argument is out of bounds.
+
+    Example:
+        >>> turns = Turns({"power": 2, "heat": 1}, 3600, secret=bytes(16))
+        >>> [turns.campaign_at(3600 * turn) for turn in range(6)]
+        ['heat', 'power', 'power', 'power', 'power', 'heat']
+    """
+
+    shares: Mapping[str, int]
+    turn_s: int
+    secret: bytes = field(repr=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the arguments once."""
+        _check_secret(self.secret)
+        if self.turn_s < 1:
+            raise ValueError(f"turn_s must be at least 1, got {self.turn_s}.")
+        for name, turns in self.shares.items():
+            if not 1 <= turns <= _MOST_TURNS:
+                raise ValueError(
+                    f"turns must be from 1 to {_MOST_TURNS}, got {turns} for campaign {name!r}."
+                )
+        if not self.shares:
+            raise ValueError("shares must name at least one campaign, got none.")
+
+    def campaign_at(self, second: int) -> str:
+        """Return whose turn it is at a second since 1970."""
+        cycle, place = divmod(second // self.turn_s, sum(self.shares.values()))
+        slots = [
+            (_keyed_hash(self.secret, b"turns", name, struct.pack(">QQ", cycle, number)), name)
+            for name, turns in self.shares.items()
+            for number in range(turns)
+        ]
+        return sorted(slots)[place][1]
 
 
 def _checked_budget(window_epsilon: float, window: int) -> int:

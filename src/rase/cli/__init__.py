@@ -33,7 +33,7 @@ COMMANDS = {
     "run": _Place("rase.cli.run", "Estimate the means of a table of readings, round by round."),
     "attack": _Place("rase.cli.attack", "Attack a configuration on your own data."),
     "studio": _Place("rase.cli.studio", "Explore parameters and attacks in a browser, locally."),
-    "init": _Place("rase.cli.init", "Make the folders of two servers and a device, with keys."),
+    "init": _Place("rase.cli.init", "Make the folders of the servers and a device, with keys."),
     "keys": _Place("rase.cli.keys", "Show, renew and exchange the keys of a server."),
     "doctor": _Place(
         "rase.cli.doctor",
@@ -55,6 +55,9 @@ COMMANDS = {
     "fusion": _Place("rase.cli.fusion", "Run the server that estimates."),
     "ha": _Place("rase.cli.ha", "Show a fleet or a device in Home Assistant."),
     "query": _Place("rase.cli.query", "Ask a fusion centre for a mean, shares or a difference."),
+    "conformance": _Place(
+        "rase.cli.conformance", "Try a device that is written in another language."
+    ),
     "watch": _Place("rase.cli.watch", "See estimates as they come."),
 }
 

@@ -12,7 +12,6 @@ import click
 
 from rase.device.commands import DEFAULT_FOLDER
 from rase.errors import ConfigurationError
-from rase.tables.layouts import Columns
 
 if TYPE_CHECKING:
     from rase.storage.address import DatabaseAddress
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = [
     "folder_option",
     "parse_size",
+    "read_device_keys",
+    "section_config",
     "server_config",
     "server_databases",
     "subscriber_options",
@@ -27,6 +28,9 @@ __all__ = [
     "token_of",
     "usage",
 ]
+
+
+_KEY_BYTES = 32
 
 
 @contextmanager
@@ -56,6 +60,36 @@ def parse_size(text: str) -> int:
     return int(float(number) * (1024 if binary else 1000) ** power)
 
 
+def read_device_keys(file: Path) -> list[bytes]:
+    """Read public keys of devices, one on each line in hexadecimal digits.
+
+    Raises:
+        click.UsageError: With the first line that is not a key, or has the same key again.
+    """
+    found: dict[bytes, int] = {}
+    with file.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, start=1):
+            text = line.strip()
+            if not text:
+                continue
+            try:
+                key = bytes.fromhex(text)
+            except ValueError:
+                key = b""
+            if len(key) != _KEY_BYTES:
+                raise click.UsageError(
+                    f"{file.name}: line {number} must be a key of 64 hexadecimal digits."
+                )
+            if key in found:
+                raise click.UsageError(
+                    f"{file.name}: line {number} has the key of line {found[key]} again."
+                )
+            found[key] = number
+    if not found:
+        raise click.UsageError(f"{file.name} must hold at least one key.")
+    return list(found)
+
+
 def table_options(of: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return what adds the options that say how a table is written.
 
@@ -72,7 +106,7 @@ def table_options(of: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
                 show_default=True,
                 help=f"Its name in {of}; - where there is none.",
             )
-            for role in Columns._fields[:2]
+            for role in ("time", "device")
         ),
         click.option(
             "--value-column", default="value", show_default=True, help=f"Its name in {of}."
@@ -102,6 +136,9 @@ def table_options(of: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def command(**asked: Any) -> Any:
+            # Servers read their options here as well, and load no tables.
+            from rase.tables.layouts import Columns
+
             columns = Columns(*(asked.pop(f"{role}_column") for role in Columns._fields))
             dialect = {
                 "decimal": asked.pop("decimal"),
@@ -178,13 +215,22 @@ def token_of(token_file: Path | None) -> str:
 
 def server_config(function: Callable[..., None]) -> Callable[..., None]:
     """Add the option that names the settings file of a server."""
+    return _config("sections [shuffler], [fusion] and [registrar] are")(function)
+
+
+def section_config(section: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return what adds the option that names the settings file, for one of its sections."""
+    return _config(f"section [{section}] is")
+
+
+def _config(sections: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return click.option(
         "--config",
         type=click.Path(path_type=Path),
         default=Path("rase.toml"),
         show_default=True,
-        help="Settings file; its sections [shuffler], [fusion] and [registrar] are read.",
-    )(function)
+        help=f"Settings file; its {sections} read.",
+    )
 
 
 def server_databases(config: Path) -> "dict[str, DatabaseAddress]":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from rase.campaign import Campaign
-from rase.cli.arguments import usage
+from rase.cli.arguments import table_options, usage
 from rase.cli.output import TextSink, check_not_read, check_out, file_sink, show_progress
 from rase.domain import Precision, Range
 from rase.laws.geometric import Laplace
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rase.lab.metrics import AttackResult
     from rase.lab.panel import Panel
     from rase.lab.schemes import Scheme
+    from rase.tables.layouts import Columns
 
 __all__ = ["Configuration", "command"]
 
@@ -224,6 +225,7 @@ def _is_number(value: object) -> bool:
 @click.option(
     "--devices", type=click.IntRange(min=2), help="Keep only those with the most readings."
 )
+@table_options("FILE")
 @click.option("--seed", type=click.IntRange(0, 4_000_000), default=1, show_default=True,
               help="Seed of noise, order, split and attack.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
@@ -239,6 +241,8 @@ def command(
     arrival: Literal["fixed", "random"],
     every: str | None,
     devices: int | None,
+    columns: "Columns",
+    dialect: dict[str, Any],
     seed: int,
     as_json: bool,
     out: Path | None,
@@ -251,7 +255,8 @@ def command(
     """
     with _lab_packages():
         from rase.lab.attacks import ATTACK_NAMES, attack_named
-        from rase.lab.datasets import open_panel
+        from rase.lab.datasets import Wanted, load
+        from rase.tables.columns import Hints
     with usage():
         names = ATTACK_NAMES if "all" in attacks else attacks or _USUAL
         chosen = {name: attack_named(name) for name in dict.fromkeys(names)}
@@ -260,7 +265,9 @@ def command(
             check_not_read(out, [config, file])
     configuration = read_configuration(config)
     with usage():
-        panel = open_panel(file, every=every, devices=devices)
+        wanted = Wanted(every=every, devices=devices, columns=columns, hints=Hints(**dialect))
+        loaded = load(file, wanted)
+    panel = loaded.panel
     panel.check_attackable()
     how = {"split": split, "arrival": arrival, "seed": seed}
     rows = list(_rows(panel, configuration.scheme(), chosen, how))
@@ -278,6 +285,8 @@ def command(
                 sink.add(row)
             sink.finish({})
     _print_rows(rows, head, as_json=as_json)
+    for note in loaded.notes:
+        click.echo(note, err=True)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``rase device``: enrol a device, run its agent, pause it, forget it."""
+"""``rase device``: enrol a device, run its agent, look at it, pause it, forget it."""
 
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from rase.device.commands import (
     enrol_device,
     enrolled_folder,
     forget_device,
+    pause_device,
     resume_device,
     run_agent,
 )
@@ -34,7 +35,8 @@ def command() -> None:
 @click.option(
     "--approval-file",
     type=click.File("r", encoding="utf-8"),
-    help="File with the approval of the registrar's operator, where there is a registrar.",
+    required=True,
+    help="File with the approval of the registrar's operator; - for standard input.",
 )
 @click.option("--shuffler", help="Address of the shuffler.")
 @click.option("--campaign", help="Id of the campaign.")
@@ -73,7 +75,7 @@ def enrol(folder: Path, token_file: Any, approval_file: Any, **options: Any) -> 
     If device.toml is in the folder already it is used as it is, and only the token and
     the approval are needed.
     """
-    device = enrol_device(folder, token_file, options, approval_file=approval_file)
+    device = enrol_device(folder, token_file, approval_file, options)
     click.echo(
         f"enrolled as {device}. Set [source] in {folder / 'device.toml'}, then: "
         f"rase device run --folder {folder}",
@@ -113,18 +115,70 @@ def page(folder: Path) -> None:
 
 
 @command.command()
+@click.argument("campaign")
 @folder_option
-def pause(folder: Path) -> None:
+@click.option("--campaign-hash", help="Hash of the first terms to accept, 64 hexadecimal digits.")
+@click.option(
+    "--range",
+    "value_range",
+    type=(float, float),
+    metavar="LOW HIGH",
+    help="The widest range of readings to accept.",
+)
+@click.option(
+    "--turns",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="How many turns of a cycle it has, with the schedule turns.",
+)
+def add(campaign: str, folder: Path, **options: Any) -> None:
+    """Add one more quantity, of the campaign CAMPAIGN, under the same budget and ledger."""
+    from rase.device.quantities import add_quantity
+
+    file = add_quantity(enrolled_folder(folder), campaign, **options)
+    click.echo(f"Set [source] in {file}, then start the agent again.", err=True)
+
+
+@command.command("list")
+@folder_option
+def list_quantities(folder: Path) -> None:
+    """List the device's quantities: campaign, source, and whether it is shared."""
+    from rase.device.quantities import list_text
+
+    click.echo(list_text(enrolled_folder(folder)))
+
+
+@command.command()
+@folder_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def status(folder: Path, *, as_json: bool) -> None:
+    """Show each quantity, whose turn it is, and what all of them have spent."""
+    from rase.device.quantities import status_text
+
+    click.echo(status_text(enrolled_folder(folder), as_json=as_json))
+
+
+_campaign_option = click.option(
+    "--campaign", help="One of the device's quantities alone; all unless given."
+)
+
+
+@command.command()
+@folder_option
+@_campaign_option
+def pause(folder: Path, campaign: str | None) -> None:
     """Pause sharing: only cover reports are sent, which carry no reading."""
-    enrolled_folder(folder).pause()
+    pause_device(folder, campaign)
     click.echo("paused; a running agent notices it. rase device resume ends it.", err=True)
 
 
 @command.command()
 @folder_option
-def resume(folder: Path) -> None:
+@_campaign_option
+def resume(folder: Path, campaign: str | None) -> None:
     """Share again."""
-    resume_device(folder)
+    resume_device(folder, campaign)
     click.echo("sharing again.", err=True)
 
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rase.cli.acts import acts_command
+from rase.cli.arguments import section_config
 from rase.clock import SystemClock, parse_duration_s, time_in_words
 from rase.errors import ConfigurationError
 
@@ -30,15 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["command", "fusion_config", "fusion_settings"]
 
 
-def fusion_config(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the option that names the settings file."""
-    return click.option(
-        "--config",
-        type=click.Path(path_type=Path),
-        default=Path("rase.toml"),
-        show_default=True,
-        help="Settings file; its section [fusion] is read.",
-    )(function)
+fusion_config = section_config("fusion")
 
 
 def fusion_settings(config: Path, **flags: Any) -> "FusionSettings":
@@ -133,6 +127,9 @@ def list_alarms(config: Path, as_json: bool) -> None:
         click.echo(json.dumps(document))
         return
     for one in known:
+        if one.problem is not None:
+            click.echo(f"{one.alarm:<24} {one.state:<8} {one.problem}")
+            continue
         soon = "not known yet"
         if one.shift is not None:
             rounds = one.detection_rounds
@@ -172,25 +169,45 @@ def alarm_history(config: Path, *, count: int, as_json: bool) -> None:
 @click.argument("name")
 @fusion_config
 def test_alarm(name: str, config: Path) -> None:
-    """Send a test event of the alarm NAME to its webhook."""
+    """Send a test event of the alarm NAME to its webhook, and to the broker of estimates."""
+    settings = fusion_settings(config)
     with _alarms_of(config) as found:
         if name not in found.names:
             known = ", ".join(found.names) or "none"
             raise click.UsageError(f"NAME must be one of the alarms, {known}; got {name!r}.")
+        problem = found.problem(name)
+        if problem is not None:
+            raise click.UsageError(problem)
         webhook, event = found.settings(name).webhook, found.test_event(name)
-    if webhook is None:
-        raise click.UsageError(f"the alarm {name} has no webhook; give it one in the settings.")
-    import httpx
+    if webhook is None and settings.mqtt is None:
+        raise click.UsageError(
+            f"the alarm {name} has no webhook, and there is no fusion.mqtt; give it one of both."
+        )
+    mistakes: list[str] = []
+    if webhook is not None:
+        import httpx
 
-    from rase.fusion.alarms import post_event
+        from rase.fusion.alarms import post_event
 
-    try:
-        post_event(webhook, event)
-    except httpx.HTTPError as error:
-        raise ConfigurationError(
-            [f"fusion.alarms: the webhook of {name} did not take it: {type(error).__name__}."]
-        ) from None
-    click.echo(f"the webhook of {name} took a test event.", err=True)
+        try:
+            post_event(webhook, event)
+        except httpx.HTTPError as error:
+            mistakes.append(
+                f"fusion.alarms: the webhook of {name} did not take it: {type(error).__name__}."
+            )
+        else:
+            click.echo(f"the webhook of {name} took a test event.", err=True)
+    if settings.mqtt is not None:
+        from rase.fusion.mqtt import send_test_event
+
+        try:
+            send_test_event(settings.mqtt, event)
+        except ConfigurationError as error:
+            mistakes += error.mistakes
+        else:
+            click.echo(f"the broker took a test event of {name}.", err=True)
+    if mistakes:
+        raise ConfigurationError(mistakes)
 
 
 @contextmanager
@@ -345,3 +362,6 @@ def _keyset(file: Path) -> "Keyset":
     except ConfigurationError as error:
         # An argument, not a setting.
         raise click.UsageError(str(error)) from None
+
+
+command.add_command(acts_command(_open_database))

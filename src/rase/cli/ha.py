@@ -80,13 +80,13 @@ def _find_discoveries(config: Path | None, folder: Path | None) -> "tuple[Broker
 def _of_owner(folder: Path) -> "tuple[Broker, list[Discovery]]":
     from rase.device.folder import DeviceFolder
     from rase.device.home import owner_discovery
-    from rase.device.program import broker_at_home, name_at_home
+    from rase.device.ways import broker_at_home, name_at_home
 
     settings = DeviceFolder(folder).settings(os.environ)
     broker = broker_at_home(settings.home, folder)
     if broker is None:
         raise ConfigurationError(["home.broker is missing: entities are published there."])
-    return broker, [owner_discovery(name_at_home(settings.home, folder))]
+    return broker, [owner_discovery(name_at_home(settings.home, folder), settings.fleet.at_home)]
 
 
 def _of_fleet(config: Path) -> "tuple[Broker, list[Discovery]]":

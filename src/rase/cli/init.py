@@ -31,7 +31,7 @@ _WISHES = ("shuffled_epsilon", "delta", "colluding")
 _ABOVE_0 = click.FloatRange(min=0, min_open=True)
 
 
-@click.command("init", short_help="Make the folders of two servers and a device, with keys.")
+@click.command("init", short_help="Make the folders of the servers and a device, with keys.")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option(
     "--range",
@@ -145,16 +145,17 @@ _ABOVE_0 = click.FloatRange(min=0, min_open=True)
 )
 @click.option(
     "--registrar-url",
-    help="Address of a registrar, e.g. http://127.0.0.1:8704: makes its folder, too. Reports then "
-    "need its tokens, and devices both operators' approval.",
+    default="http://127.0.0.1:8704",
+    show_default=True,
+    help="Address of the registrar, which gives devices their tokens.",
 )
 @click.option("--cache", default="1h", show_default=True, help="How long devices keep a keyset.")
 @click.option("--keys-valid", default="365d", show_default=True, help="How long keys are used.")
 def command(folder: Path, **options: Any) -> None:
-    """Make the folders of two servers and a device, with keys.
+    """Make the folders of the servers and a device, with keys.
 
-    FOLDER gets settings and keys for a shuffler, a fusion centre and a device. Nothing is
-    overwritten. Then says what to run, in order. Without --range it asks, on a terminal: what is
+    FOLDER gets settings and keys for a shuffler, a fusion centre, a registrar and a device. Nothing
+    is overwritten. Then says what to run, in order. Without --range it asks, on a terminal: what is
     measured, how many devices there are, how private.
     """
     from rase.device.enrolment import settings_text
@@ -175,13 +176,13 @@ def command(folder: Path, **options: Any) -> None:
         campaign=campaign,
         shuffler_url=options["shuffler_url"].rstrip("/"),
         fusion_url=options["fusion_url"].rstrip("/"),
-        registrar_url=(options["registrar_url"] or "").rstrip("/") or None,
+        registrar_url=options["registrar_url"].rstrip("/"),
         cache_s=_seconds("--cache", options["cache"]),
         keys_valid_s=_seconds("--keys-valid", options["keys_valid"]),
         takes_turns=options["schedule"] == "rotate",
     )
 
-    def device_text(fusion_key: str, shuffler_key: str, registrar_key: str | None) -> str:
+    def device_text(fusion_key: str, shuffler_key: str, registrar_key: str) -> str:
         return settings_text(
             shuffler=plan.shuffler_url,
             campaign=campaign.id,
@@ -200,23 +201,20 @@ def command(folder: Path, **options: Any) -> None:
         )
 
     made = install(folder, plan, now_s=now_s, device_text=device_text, device_file="device.toml")
-    parts = (
-        "shuffler, fusion, device"
-        if made.registrar is None
-        else "shuffler, fusion, registrar, device"
+    click.echo(
+        f"made {folder}: shuffler, fusion, registrar, device; keys are for you only (0600).",
+        err=True,
     )
-    click.echo(f"made {folder}: {parts}; keys are for you only (0600).", err=True)
     for keys in made.public:
         click.echo(f"{keys.role:<9} signs with {fingerprint(keys.signing_key)}", err=True)
-    if made.registrar is not None:
-        click.echo(f"registrar signs with {fingerprint(made.registrar)}", err=True)
+    click.echo(f"registrar signs with {fingerprint(made.registrar)}", err=True)
     for line in (
         *_describe_demands(campaign, owner, plan.takes_turns),
         *_describe_promises(campaign, options),
     ):
         click.echo(line, err=True)
     click.echo(
-        "Both servers' keys are on this machine: good to try it, not for production, where two "
+        "All servers' keys are on this machine: good to try it, not for production, where two "
         "operators keep one half each (docs/guides/two-servers.md). Next:",
         err=True,
     )
@@ -232,8 +230,9 @@ def _describe_demands(
 
     window_s = campaign.window * campaign.round_s
     when = "once" if takes_turns else "in every round while the budget lasts"
+    span = "round" if campaign.window == 1 else f"{campaign.window} rounds"
     yield (
-        f"Reports are drawn by the mechanism {campaign.mechanism}. In any {campaign.window} rounds "
+        f"Reports are drawn by the mechanism {campaign.mechanism}. In any {span} "
         f"({duration(window_s)}) a device reports {when} and spends at most epsilon "
         f"{campaign.window_budget:g}."
     )
@@ -395,6 +394,11 @@ def _fit_budget(base: "Campaign", options: dict[str, Any]) -> "Campaign":
         "delta": options["delta"] or DEFAULT_DELTA,
         "colluding": options["colluding"],
     }
+    if base.k_min - asked["colluding"] < 2:
+        raise click.UsageError(
+            f"--colluding must leave two honest reports of k_min {base.k_min}, "
+            f"got {asked['colluding']}."
+        )
     a_day = base.most_reports(math.ceil(DAY_S / base.round_s))
     a_window = base.most_reports(base.window)
     most = min(

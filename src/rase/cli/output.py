@@ -19,8 +19,9 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Protocol, TextIO, get_args
 
 import click
 
-from rase.answer import Answer
+from rase.answer import Answer, without_infinities
 from rase.atomic_files import replacing, replacing_folder
+from rase.domain import Categories, Domain
 from rase.version import __version__
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = [
     "as_json",
     "check_not_read",
     "check_out",
+    "decimals_for",
     "file_sink",
     "manifest_path",
     "show_progress",
@@ -320,18 +322,7 @@ class _FolderSink:
 
 def as_json(value: Any, *, indent: int | None = None) -> str:
     """Return a value as JSON text; an infinite error is null there."""
-    return json.dumps(_finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    """Replace what JSON cannot say: an infinite error is no number there."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
+    return json.dumps(without_infinities(value), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
 def write_manifest(
@@ -392,3 +383,13 @@ def manifest_path(out: Path) -> Path:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def decimals_for(public: Domain) -> int:
+    """Return how many decimals show readings of a range to about one part in ten thousand.
+
+    Shares have four.
+    """
+    if isinstance(public, Categories):
+        return 4
+    return min(max(4 - math.ceil(math.log10(public.width)), 0), 12)

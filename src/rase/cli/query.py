@@ -49,18 +49,23 @@ def avg(at: str | None, as_json: bool, **where: Any) -> None:
 @click.argument("w")
 @click.option("--at", help="The last moment: RFC 3339 or milliseconds; the newest round.")
 @click.option("--strict", is_flag=True, help="No mean for a window that lacks a round.")
+@click.option("--timezone", help="W of 1d or 1w is a calendar day or week there: a zone name.")
 @_part_options
 @subscriber_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def win(w: str, at: str | None, *, strict: bool, as_json: bool, **where: Any) -> None:
+def win(
+    w: str, at: str | None, *, strict: bool, timezone: str | None, as_json: bool, **where: Any
+) -> None:
     """Ask for the mean over W, Win(t, w): a number of rounds, or a duration such as 24h.
 
     Where rounds of the window were withheld or are missing, the answer comes from the others, says
     so, and has a larger error. It needs three quarters of the rounds.
+
+    Example: rase query win 1d --timezone Europe/Zurich
     """
     asked = {name: where.pop(name) for name in ("method", "label", "category")}
     with _client(**where) as client:
-        _show(client.window(w, at, strict=strict, **asked), as_json=as_json)
+        _show(client.window(w, at, strict=strict, timezone=timezone, **asked), as_json=as_json)
 
 
 @command.command("shares")

@@ -1,13 +1,15 @@
 """``rase registrar``: run the server that gives devices tokens, approve and revoke devices."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from rase.cli.acts import acts_command
+from rase.cli.arguments import read_device_keys, section_config
 from rase.clock import SystemClock, parse_duration_s
 
 if TYPE_CHECKING:
@@ -19,14 +21,7 @@ __all__ = ["command"]
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 
 
-def _config(function: Callable[..., None]) -> Callable[..., None]:
-    return click.option(
-        "--config",
-        type=click.Path(path_type=Path),
-        default=Path("rase.toml"),
-        show_default=True,
-        help="Settings file; its section [registrar] is read.",
-    )(function)
+_config = section_config("registrar")
 
 
 @click.group("registrar", short_help="Run the server that gives devices their tokens.")
@@ -81,6 +76,32 @@ def approve(config: Path, count: int, valid: str) -> None:
         expires_s = int(SystemClock().now_s()) + valid_s
         for approval in make_approvals(database, count, expires_s=expires_s):
             click.echo(approval)
+
+
+@command.command("certify")
+@click.argument("keys", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@_config
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="Write the certificate here, for the shuffler's operator.",
+)
+def certify(keys: Path, config: Path, out: Path) -> None:
+    """Certify a whole fleet whose device keys you have, with one signature.
+
+    KEYS holds the public Ed25519 key of a device on each line, as 64 hexadecimal digits. The
+    shuffler's operator admits the same list with rase shuffler enrol-list.
+    """
+    from rase.atomic_files import replacing
+    from rase.registrar.devices import certify_list
+    from rase.registrar.settings import own_secret
+
+    secret, _ = own_secret(_settings(config))
+    listed = read_device_keys(keys)
+    with _open_database(config) as database, replacing(out) as file:
+        file.write(certify_list(database, listed, secret=secret).hex().encode() + b"\n")
+    click.echo(f"certified {len(listed)} devices.", err=True)
 
 
 @command.command("devices")
@@ -138,7 +159,7 @@ def keys(config: Path, as_json: bool) -> None:
 
     settings = _settings(config)
     _, pinned = own_secret(settings)
-    public = pinned.registrar or b""
+    public = pinned.registrar
     with _open_database(config) as database:
         rows = window_rows(database)
     if as_json:
@@ -171,3 +192,6 @@ def _open_database(config: Path) -> "Iterator[Database]":
 
     with closing(open_database(_settings(config).database, migrations="registrar")) as database:
         yield database
+
+
+command.add_command(acts_command(_open_database))

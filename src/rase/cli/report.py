@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rase.cli.output import Row
+from rase.cli.output import Row, decimals_for
 from rase.counts.estimate import Estimate
 from rase.counts.registry import TRACKED
 from rase.domain import Categories, Domain, Range
@@ -19,7 +19,7 @@ from rase.series.answers import row_of
 from rase.series.rounds import RoundResult
 from rase.series.score import ErrorTally, WindowResult
 from rase.series.skill import SkillTally
-from rase.series.verdict import VerdictTally, verdict_in_words
+from rase.series.verdict import WAYS, Verdict, VerdictTally, verdict_in_words
 from rase.shuffle.release import Manifest
 from rase.tables.feedback import RangeFeedback
 from rase.tables.plan import RunPlan
@@ -27,10 +27,11 @@ from rase.tables.summary import RunSummary
 from rase.theme.promises import in_words
 
 if TYPE_CHECKING:
+    from rase.accounting.plan.showing import Ways
     from rase.cli.run_options import RunOptions
     from rase.tables.run import TableRun
 
-__all__ = ["RunReport", "decimals_for", "utc"]
+__all__ = ["RunReport", "utc"]
 
 
 _ALWAYS = ("classes", "clipped", "continued", "repeated", "skipped", "error", "skill", "range")
@@ -175,19 +176,27 @@ class RunReport:
             tally = self._skills.setdefault(name, SkillTally(public))
             tally.add(estimate, alone=alone, truth=truth)
 
-    def tail(self, summary: RunSummary) -> dict[str, Any]:
-        """The members of a JSON document that come after the results."""
+    def tail(self, summary: RunSummary, *, is_short: bool = False) -> dict[str, Any]:
+        """The members of a JSON document that come after the results.
+
+        Args:
+            summary: What happened to readings.
+            is_short: Whether nobody asks for more than the closing words: the verdict then names
+                two of the ways in which more would show.
+        """
         shuffles = [
             {"method": method, "rounds": rounds, "reason": self._manifests[method].reason}
             for method, rounds in self._shuffles.items()
         ]
-        verdict = None
+        verdict, compared = None, self._compared.verdict()
+        needed = None if is_short else self._find_ways(compared, summary)
         if self._compared.count:
+            ways = WAYS if needed is None else needed.words()
+            # Errors of feedback hold what clipping adds, and its range is chosen already.
             verdict = verdict_in_words(
-                self._compared.verdict(),
+                compared,
                 known=self._compared.count,
-                # Errors of feedback hold what clipping adds, and its range is chosen already.
-                has_advice=not self.options.feedback,
+                ways="" if self.options.feedback else ways,
             )
         spent = summary.most_epsilon
         tail: dict[str, Any] = {
@@ -201,22 +210,23 @@ class RunReport:
             "summary": asdict(summary),
             "verdict": verdict,
         }
-        compared = self._compared.verdict()
         if compared is not None:
-            tail["compared"] = asdict(compared)
+            tail["compared"] = asdict(compared) | ({} if needed is None else asdict(needed))
         if self._looked_back[0] and self.plan.feedback is None and not self.plan.as_known_then:
             tail["looked_back"] = dict(zip(("rounds", "revised"), self._looked_back, strict=True))
         if self.plan.promise is not None:
             tail["promises"] = self._promises(summary)
             # What protects is judged by both promises where there are two.
             tail["guarantee"] = tail["promises"][0]
+        together = self._claim(summary.most_reports)
+        spans = f"together epsilon {spent:g}" if together is None else together.summary
         tail["closing"] = {
             "says": self._closing.says(verdict),
             "sure": self._closing.sure(summary.clipped / max(summary.reports, 1)),
             "promised": (
                 f"{tail['guarantee']} A device sent up to "
-                f"{_count(summary.most_reports, 'report')}: together epsilon {spent:g}. Publish "
-                "one run of these readings only."
+                f"{_count(summary.most_reports, 'report')}: {spans}. Publish one run of these "
+                "readings only."
             ),
         }
         if self._errors:
@@ -234,6 +244,29 @@ class RunReport:
                 for (rounds, name), tally in self._errors.items()
             ]
         return tail
+
+    def _find_ways(self, compared: Verdict | None, summary: RunSummary) -> "Ways | None":
+        """Return what would show half of what shows; None where nothing can be advised."""
+        from rase.accounting.plan.showing import Crowd, find_ways
+
+        public = self.plan.randomizer.domain
+        is_advised = compared is not None and not (compared.is_moving or self.options.feedback)
+        if compared is None or not is_advised or not isinstance(public, Range):
+            return None
+        budgets, promise = self.plan.randomizer.budgets, self.plan.promise
+        length_ms = self.plan.interval_ms
+        return find_ways(
+            public,
+            mechanism=self._drawn,
+            epsilon=budgets[0] if len(budgets) == 1 else None,
+            devices=round(summary.reports / max(summary.rounds, 1)),
+            rounds=compared.rounds,
+            round_s=None if length_ms is None else length_ms / 1000,
+            precision=self.options.precision,
+            crowd=None
+            if promise is None
+            else Crowd(promise.k_min - promise.colluding, promise.delta),
+        )
 
     def _promises(self, summary: RunSummary) -> list[str]:
         """Return what is promised of a round and of the whole run, and who could see what."""
@@ -482,16 +515,6 @@ def _range_in_words(feedback: RangeFeedback) -> str:
         return f"{found}; too few rounds to choose another."
     bias = feedback.outlook.clip_bias
     return f"{found}: clipping adds {bias.value:.3g} ± {bias.standard_error:.2g} to the mean."
-
-
-def decimals_for(public: Domain) -> int:
-    """Return how many decimals show readings of a range to about one part in ten thousand.
-
-    Shares have four.
-    """
-    if isinstance(public, Categories):
-        return 4
-    return min(max(4 - math.ceil(math.log10(public.width)), 0), 12)
 
 
 def _shuffle_fields(manifest: Manifest) -> dict[str, Any]:

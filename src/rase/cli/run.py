@@ -17,11 +17,12 @@ from rase.cli.output import (
     TextSink,
     check_not_read,
     check_out,
+    decimals_for,
     file_sink,
     show_progress,
     write_manifest,
 )
-from rase.cli.report import RunReport, decimals_for
+from rase.cli.report import RunReport
 from rase.cli.run_options import EngineOptions, Kept, RunOptions
 from rase.cli.run_page import check_pictures, drawn_run
 from rase.counts.registry import ESTIMATORS
@@ -281,7 +282,8 @@ def command(
         )
         sinks += drawn
         runs = _run_trials(source, plan, report, sinks, engine=engine_options, kept=kept)
-        tail = report.tail(runs[-1].summary)
+        is_short = not (as_json or details or out or page)
+        tail = report.tail(runs[-1].summary, is_short=is_short)
         for sink in sinks:
             sink.finish(tail)
     lines = [*runs[-1].notes, *report.words(runs[-1], tail, with_details=details)]

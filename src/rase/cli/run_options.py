@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,7 +16,7 @@ from rase.counts.registry import TRACKED
 from rase.domain import PAPER_PRECISION, Categories, Domain, Precision, Range
 from rase.errors import PrivacyRefused
 from rase.laws.registry import AUTO, best_mechanism, randomizer_named
-from rase.series.calendar import CalendarWindows, round_limit_s, zone_of
+from rase.series.calendar import UNITS, CalendarWindows, round_limit_s, zone_of
 from rase.series.score import Windows
 from rase.shuffle.release import Shuffler
 from rase.shuffle.robust import Robust
@@ -45,7 +45,6 @@ _FIXED = ("sc://", "local")
 _OF_DEVICES = 4
 DEFAULT_DELTA = 1e-6
 # Windows that a calendar has.
-_UNITS: Final[dict[str, Literal["day", "week"]]] = {"1d": "day", "1w": "week"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,9 +168,9 @@ class RunOptions:
 
     def _check_timezone(self, name: str) -> None:
         """Refuse days and weeks that rounds cannot make up."""
-        if self.window not in _UNITS or self.every is None:
+        if self.window not in UNITS or self.every is None:
             raise click.UsageError(
-                f"--timezone needs --every and --window {' or '.join(_UNITS)}, "
+                f"--timezone needs --every and --window {' or '.join(UNITS)}, "
                 f"got --window {self.window}."
             )
         limit_s = round_limit_s(zone_of(name))
@@ -188,7 +187,7 @@ class RunOptions:
         if self.timezone is None or plan.interval_ms is None:
             return Windows(plan.window, is_gapless=plan.every is not None, strict=self.strict)
         return CalendarWindows(
-            _UNITS[self.window or ""],
+            UNITS[self.window or ""],
             zone_of(self.timezone),
             interval_ms=plan.interval_ms,
             strict=self.strict,

@@ -8,7 +8,7 @@ import json
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -16,24 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rase.cli.acts import acts_command
+from rase.cli.arguments import read_device_keys, section_config
 from rase.cli.local_pages import browser_option, port_option, serve_locally
 from rase.clock import SystemClock, parse_duration_s
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rase.shuffler.enrolment import Enrolled
     from rase.shuffler.settings import ShufflerSettings
     from rase.storage.interface import Database
 
 __all__ = ["command"]
 
 
-def _config(function: Callable[..., None]) -> Callable[..., None]:
-    return click.option(
-        "--config",
-        type=click.Path(path_type=Path),
-        default=Path("rase.toml"),
-        show_default=True,
-        help="Settings file; its section [shuffler] is read.",
-    )(function)
+_config = section_config("shuffler")
 
 
 @click.group("shuffler", short_help="Run the server that hides senders.")
@@ -139,6 +137,69 @@ def enrol(config: Path, count: int, group: str, owner: str, valid: str) -> None:
             raise click.UsageError(str(error)) from None
     for token in tokens:
         click.echo(token)
+
+
+@command.command("enrol-list")
+@click.argument("keys", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@_config
+@click.option(
+    "--certificate",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="What rase registrar certify wrote for the same list.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="Write the credentials here, as CSV that only you can read.",
+)
+@click.option("--group", default="", help="Public group of all these devices.")
+def enrol_list(
+    keys: Path, *, config: Path, certificate: Path | None, out: Path, group: str
+) -> None:
+    """Admit a whole fleet whose device keys you have, all of it or nothing.
+
+    KEYS holds the public Ed25519 key of a device on each line, as 64 hexadecimal digits. The
+    registrar's operator certifies the same list first. Each line of the CSV has a key and the
+    credential of its device, which are shown only now.
+    """
+    from rase.shuffler.enrolment import NotEnrolled, enrol_many
+    from rase.shuffler.settings import pinned_keys
+    from rase.storage.opening import open_database
+    from rase.wire.private_files import write_private
+
+    settings = _settings(config)
+    listed = read_device_keys(keys)
+    try:
+        signed = b"" if certificate is None else bytes.fromhex(certificate.read_text().strip())
+    except ValueError:
+        raise click.UsageError(
+            f"--certificate: {certificate} must be what rase registrar certify wrote."
+        ) from None
+
+    def keep(made: "Sequence[Enrolled]") -> None:
+        rows = (f"{key.hex()},{one.credential}\n" for key, one in zip(listed, made, strict=True))
+        write_private(out, "device_key,credential\n" + "".join(rows))
+
+    with closing(open_database(settings.database, migrations="shuffler")) as database:
+        try:
+            enrol_many(
+                database,
+                listed,
+                group=group,
+                certificate=signed,
+                pinned=pinned_keys(settings),
+                keep=keep,
+            )
+        except FileExistsError:
+            raise click.UsageError(f"--out: {out} must not exist; nothing was enrolled.") from None
+        except NotEnrolled:
+            raise click.UsageError(
+                "--certificate must be the registrar's for exactly this list; it is not."
+            ) from None
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+    click.echo(f"enrolled {len(listed)} devices.", err=True)
 
 
 @command.command("devices")
@@ -260,13 +321,6 @@ def _settings(config: Path, **flags: object) -> "ShufflerSettings":
     return load_settings(ShufflerSettings, "shuffler", path=config, flags=flags)
 
 
-_CONFIG = click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    default=Path("rase.toml"),
-    show_default=True,
-    help="Settings file; its section [shuffler] is read.",
-)
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 
 
@@ -276,7 +330,7 @@ def outbox() -> None:
 
 
 @outbox.command("list")
-@_CONFIG
+@_config
 @_JSON
 def list_(config: Path, as_json: bool) -> None:
     """List the batches that wait, the oldest first: which rounds, and why; never what is in them.
@@ -302,7 +356,7 @@ def list_(config: Path, as_json: bool) -> None:
 
 @outbox.command("retry")
 @click.argument("batches", metavar="[BATCH]...", nargs=-1)
-@_CONFIG
+@_config
 @_JSON
 def retry(batches: tuple[str, ...], config: Path, as_json: bool) -> None:
     """Have batches sent again, unchanged and at once; all of them if none is named.
@@ -321,7 +375,7 @@ def retry(batches: tuple[str, ...], config: Path, as_json: bool) -> None:
 
 @outbox.command("discard")
 @click.argument("batches", metavar="BATCH...", nargs=-1, required=True)
-@_CONFIG
+@_config
 @_JSON
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def discard(batches: tuple[str, ...], config: Path, as_json: bool, yes: bool) -> None:
@@ -363,3 +417,6 @@ def _open_database(config: Path) -> "Iterator[Database]":
         yield database
     finally:
         database.close()
+
+
+command.add_command(acts_command(_open_database))

@@ -71,10 +71,11 @@ def copy(config: Path, url: str | None, to_file: Path | None, as_json: bool) -> 
 def backup(config: Path, target: Path) -> None:
     """Copy the SQLite file of a fusion centre or registrar into the new file TARGET while it runs.
 
-    Only its owner can read the copy (mode 0600); a registrar's holds private keys. The shuffler's
-    database is not copied: until a round closes it says who reported, and a copy keeps what the
-    shuffler erases.
+    Only its owner can read the copy (mode 0600). A registrar's has no private keys in it: put back,
+    it lets no device fetch a second set of tokens. The shuffler's database is not copied: until a
+    round closes it says who reported, and a copy keeps what the shuffler erases.
     """
+    from rase.registrar.issuing import WITHOUT_KEYS
     from rase.storage.backup import back_up
 
     found = [one for one in server_databases(config).items() if one[0] != "shuffler"]
@@ -93,7 +94,7 @@ def backup(config: Path, target: Path) -> None:
     ((role, address),) = found
     if not isinstance(address, Path):
         raise ConfigurationError([f"{role}.database must be a file, got {address}; use pg_dump."])
-    back_up(address, target)
+    back_up(address, target, erase=WITHOUT_KEYS if role == "registrar" else None)
     click.echo(f"{target}: a copy of {address}, for its owner only.", err=True)
 
 

@@ -43,8 +43,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ExceptionHandler
 
 from rase.clock import Clock
-from rase.dashboard import assets, login
-from rase.dashboard.guard import Guard, set_cookie
+from rase.dashboard import assets, guard
 from rase.dashboard.page import (
     SESSION_COOKIE,
     Dashboard,
@@ -95,10 +94,10 @@ def dashboard_app(
     return pages_app(
         site,
         routes=[
-            Route("/login", login.show_login),
-            Route("/login", _ours(login.log_in), methods=["POST"]),
-            Route("/login/once/{code}", login.log_in_once),
-            Route("/logout", _ours(login.log_out), methods=["POST"]),
+            Route("/login", guard.show_login),
+            Route("/login", _ours(guard.log_in), methods=["POST"]),
+            Route("/login/once/{code}", guard.log_in_once),
+            Route("/logout", _ours(guard.log_out), methods=["POST"]),
         ],
         handlers={FusionRefused: _show_refusal, FusionUnreachable: _unreachable},
     )
@@ -135,7 +134,7 @@ def pages_app(
             # Level 9 takes five times as long for a twentieth less.
             Middleware(GZipMiddleware, minimum_size=1024, compresslevel=5),
             Middleware(
-                Guard,
+                guard.Guard,
                 sessions=site.sessions,
                 limits={
                     page.views[0].path: page.max_body_bytes
@@ -161,7 +160,7 @@ def _routes(pages: Sequence[Page]) -> list[BaseRoute]:
     routes: list[BaseRoute] = [
         Route("/static/{path:path}", assets.serve_asset),
         Route("/", _home),
-        Route("/theme", _ours(login.set_theme), methods=["POST"]),
+        Route("/theme", _ours(guard.set_theme), methods=["POST"]),
     ]
     for page in pages:
         for view in page.views:
@@ -217,7 +216,7 @@ async def _show_refusal(request: Request, error: Exception) -> Response:
         # The token was revoked or has ended: so has the session.
         await dashboard_of(request).sessions.end(request.scope.get("rase_session_id"))
         answer = RedirectResponse(f"{login_address(request)}&why=ended", 303)
-        set_cookie(answer.headers, request, name=SESSION_COOKIE, value="", max_age=0)
+        guard.set_cookie(answer.headers, request, name=SESSION_COOKIE, value="", max_age=0)
         return answer
     status = error.status if 400 <= error.status < 500 else 502
     return _problem(request, status, sentence(str(error)))

@@ -1,4 +1,4 @@
-"""Rounds: what became of each, page by page, with the shuffler's word and a CSV."""
+"""Rounds: what became of each, page by page with a CSV, and a page for each of them."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -8,13 +8,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from rase.clock import round_start_s, time_in_words
 from rase.dashboard.fleet import Fleet, fleet_of
 from rase.dashboard.page import READ, Page, View, client_of, render
-from rase.dashboard.round import show_round
 from rase.dashboard.tables import csv_stream
 from rase.dashboard.timeline import zone_of_visitor
 
-__all__ = ["PAGE"]
+__all__ = ["PAGE", "show_round"]
 
 _SHOWN: Final = 50
 _SAVED: Final = 1000
@@ -22,6 +22,7 @@ _COLUMNS: Final = (
     *("time", "until", "round", "version", "state", "n", "value", "standard_error", "low", "high"),
     *("unit", "method", "target", "local_epsilon", "promise", "shuffle"),
 )
+_LAST = 2**32 - 1
 
 
 async def show_rounds(request: Request) -> Response:
@@ -67,6 +68,40 @@ def _read_query(request: Request, fleet: Fleet) -> tuple[int | None, str]:
     if method not in fleet.campaign.estimators:
         method = fleet.campaign.estimators[0]
     return (int(before) if before.isdecimal() and len(before) < 10 else None), method
+
+
+async def show_round(request: Request) -> Response:
+    """Show one round of a campaign.
+
+    Raises:
+        HTTPException: If the address has no number of a round.
+    """
+    asked = request.query_params.get("number", "")
+    if not (asked.isdecimal() and len(asked) < 11 and int(asked) < _LAST):
+        raise HTTPException(404, "number must be the number of a round.")
+    number = int(asked)
+    zone = zone_of_visitor(request)
+    async with client_of(request) as client:
+        fleet = await fleet_of(request, client)
+        if fleet is None:
+            return render(request, "no_campaign.html")
+        found = await client.rounds(before=number + 1, limit=1)
+        rows = await client.averages(*[1000 * number * fleet.campaign.round_s] * 2, method="all")
+    one = next((one for one in found["rounds"] if one["round"] == number), None)
+    campaign = fleet.campaign
+    begin_s = round_start_s(number, campaign.round_s)
+    return render(
+        request,
+        "round.html",
+        fleet=fleet,
+        number=number,
+        one=one,
+        rows=[row for row in rows if row.status == "ok"],
+        zone=zone,
+        begin=time_in_words(begin_s),
+        end=time_in_words(begin_s + campaign.round_s),
+        closes=time_in_words(campaign.closes_s(number)),
+    )
 
 
 PAGE = Page(

@@ -88,8 +88,26 @@ def _parser() -> _Parser:
         help=f"serve the owner's page on this machine; port {DEFAULT_PORT} unless named",
     )
     add("page", _page, "Print the address of the page that a running agent serves.")
-    add("pause", _pause, "Send cover reports only, which carry nothing.")
-    add("resume", _resume, "Share again.")
+    more = add("add", _add, "Add one more quantity, under the same budget and ledger.")
+    more.add_argument("campaign", help="id of its campaign")
+    more.add_argument("--campaign-hash", help="hash of the first terms to accept")
+    more.add_argument(
+        "--range",
+        dest="value_range",
+        nargs=2,
+        type=float,
+        metavar=("LOW", "HIGH"),
+        help="the widest range of readings to accept",
+    )
+    more.add_argument("--turns", type=_turns, default=1, help="how many turns of a cycle it has")
+    add("list", _list, "List the device's quantities.")
+    status = add("status", _status, "Show each quantity, whose turn it is, and what all spent.")
+    status.add_argument("--json", dest="as_json", action="store_true", help="one JSON document")
+    for name, work, text in (
+        ("pause", _pause, "Send cover reports only, which carry nothing."),
+        ("resume", _resume, "Share again."),
+    ):
+        add(name, work, text).add_argument("--campaign", help="one of its quantities alone")
     forget = add("forget", _forget, "Erase unsent reports, credential and key; not the ledger.")
     forget.add_argument("--yes", action="store_true", help="do not ask")
     budget = add("budget", _budget, "Show what was spent, what is left, and when it refreshes.")
@@ -107,8 +125,9 @@ def _add_enrolment(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--approval-file",
+        required=True,
         metavar="FILE",
-        help="the approval of the registrar's operator, where there is a registrar",
+        help="the approval of the registrar's operator; - for standard input",
     )
     command.add_argument("--shuffler", help="address of the shuffler")
     command.add_argument("--campaign", help="id of the campaign")
@@ -138,17 +157,15 @@ def _add_enrolment(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _enrol(folder: Path, *, token_file: str, approval_file: str | None, **options: object) -> None:
+def _enrol(folder: Path, *, token_file: str, approval_file: str, **options: object) -> None:
     from rase.device.commands import enrol_device
 
     given = options["value_range"]
     options["value_range"] = tuple(given) if isinstance(given, list) else None
     with ExitStack() as stack:
         token = stack.enter_context(_open_text(token_file))
-        approval = None
-        if approval_file is not None:
-            approval = stack.enter_context(_open_text(approval_file))
-        device = enrol_device(folder, token, options, approval_file=approval)
+        approval = stack.enter_context(_open_text(approval_file))
+        device = enrol_device(folder, token, approval, options)
     _say(
         f"enrolled as {device}. Set [source] in {folder / 'device.toml'}, then: "
         f"{_PROGRAM} run --folder {folder}"
@@ -174,17 +191,52 @@ def _page(folder: Path) -> None:
     sys.stdout.write(f"{DeviceFolder(folder).page_address()}\n")
 
 
-def _pause(folder: Path) -> None:
+def _add(
+    folder: Path,
+    campaign: str,
+    *,
+    campaign_hash: str | None,
+    value_range: list[float] | None,
+    turns: int,
+) -> None:
     from rase.device.commands import enrolled_folder
+    from rase.device.quantities import add_quantity
 
-    enrolled_folder(folder).pause()
+    file = add_quantity(
+        enrolled_folder(folder),
+        campaign,
+        campaign_hash=campaign_hash,
+        value_range=None if value_range is None else (value_range[0], value_range[1]),
+        turns=turns,
+    )
+    _say(f"Set [source] in {file}, then start the agent again.")
+
+
+def _list(folder: Path) -> None:
+    from rase.device.commands import enrolled_folder
+    from rase.device.quantities import list_text
+
+    sys.stdout.write(f"{list_text(enrolled_folder(folder))}\n")
+
+
+def _status(folder: Path, *, as_json: bool) -> None:
+    from rase.device.commands import enrolled_folder
+    from rase.device.quantities import status_text
+
+    sys.stdout.write(f"{status_text(enrolled_folder(folder), as_json=as_json)}\n")
+
+
+def _pause(folder: Path, *, campaign: str | None) -> None:
+    from rase.device.commands import pause_device
+
+    pause_device(folder, campaign)
     _say(f"paused; a running agent notices it. {_PROGRAM} resume ends it.")
 
 
-def _resume(folder: Path) -> None:
+def _resume(folder: Path, *, campaign: str | None) -> None:
     from rase.device.commands import resume_device
 
-    resume_device(folder)
+    resume_device(folder, campaign)
     _say("sharing again.")
 
 
@@ -227,10 +279,11 @@ def _whole_number_reader(low: int, high: int | None = None) -> Callable[[str], i
     return read
 
 
-_count, _group, _port, _whole = (
+_count, _group, _port, _turns, _whole = (
     _whole_number_reader(1),
     _whole_number_reader(2),
     _whole_number_reader(0, 65535),
+    _whole_number_reader(1, 64),
     _whole_number_reader(0),
 )
 

@@ -36,6 +36,8 @@ _MOST_OPEN = 1024
 _DEFAULT_CACHE_S = 300.0
 _KEYSET = "/v1/keyset"
 _FIRST_LOOK_S = 10.0
+_LONGEST_REST_S = 600.0
+_MOST_DOUBLINGS = 6
 
 
 class Agent:
@@ -66,6 +68,7 @@ class Agent:
         memory: Memory,
         ledger: LedgerFace,
         *,
+        tokens: "TokenFetcher",
         transport: Transport,
         source: Source,
         credential: str,
@@ -77,7 +80,6 @@ class Agent:
         is_paused: Callable[[], bool] = lambda: False,
         is_off: Callable[[], bool] = lambda: False,
         observer: "Observer | None" = None,
-        tokens: "TokenFetcher | None" = None,
     ) -> None:
         entropy = checked_entropy(entropy, study=study)
         journal = StudyJournal(journal) if study else journal
@@ -109,10 +111,10 @@ class Agent:
             sends_cover=self._behaviour.sends_cover,
             observer=observer,
             study=study,
-            needs_tokens=tokens is not None,
         )
         self._tokens = tokens
         self._tokens_at_s = clock.monotonic_s()
+        self._failed_looks = 0
         self._etags: dict[str, str | None] = {}
         self._fetch_at_s = self._poll_at_s = clock.monotonic_s()
         self._failed_fetches = 0
@@ -187,17 +189,29 @@ class Agent:
             self._plan_fetch(is_failed=False)
 
     def _fetch_tokens(self) -> None:
-        """Look for new token windows as often as for keysets, and fetch the tokens that are due."""
-        if self._tokens is None or self._is_off():
+        """Look for new token windows before the known ones are over, and fetch what is due."""
+        if self._is_off():
             return
+        now_s = self._clock.monotonic_s()
         try:
-            if self._clock.monotonic_s() >= self._tokens_at_s:
-                self._tokens_at_s = self._clock.monotonic_s() + _FIRST_LOOK_S
+            if now_s >= self._tokens_at_s:
+                # Whatever fails, the next look is not at once, and later each time.
+                rest_s = min(_FIRST_LOOK_S * 2**self._failed_looks, _LONGEST_REST_S)
+                self._tokens_at_s = now_s + rest_s
+                self._failed_looks = min(self._failed_looks + 1, _MOST_DOUBLINGS)
                 self._tokens.look_for_keys()
-                self._tokens_at_s = max(self._fetch_at_s, self._tokens_at_s)
+                latest = self._terms.latest
+                lasts_s = None
+                if latest is not None:
+                    lasts_s = self._tokens.lasts_s(latest.campaign.round_s)
+                if lasts_s is not None:
+                    self._failed_looks = 0
+                    again_s = min(self._fetch_at_s, now_s + lasts_s)
+                    self._tokens_at_s = max(again_s, now_s + _FIRST_LOOK_S)
             self._tokens.step()
         except (Unreachable, LedgerUnusable) as error:
-            self._journal.note("not-fetched", kind=type(error).__name__, wait_s=_FIRST_LOOK_S)
+            wait_s = max(self._tokens_at_s - now_s, 0.0)
+            self._journal.note("not-fetched", kind=type(error).__name__, wait_s=wait_s)
 
     def _offer(self, path: str, offer: Callable[[bytes], None]) -> None:
         answer = self._transport.get(path, etag=self._etags.get(path))
@@ -400,8 +414,7 @@ class Agent:
         if verdict is Verdict.SENT:
             over_s -= campaign.grace_s
         first_open = max(over_s // campaign.round_s, 0)
-        if self._tokens is not None:
-            self._tokens.forget_before(campaign.block_start(first_open))
+        self._tokens.forget_before(campaign.block_start(first_open))
         self._ledger.close_rounds(self._closable_s(campaign, campaign.round_s * first_open))
         self._memory.drop_covers(first_open)
         self._terms.forget_before(first_open)
@@ -429,7 +442,7 @@ class Agent:
     def _wait_s(self) -> float:
         now_s = self._clock.monotonic_s()
         moments = [self._fetch_at_s]
-        if self._tokens is not None and not self._is_off():
+        if not self._is_off():
             due_s = self._tokens.next_due_s
             moments += [self._tokens_at_s, *([] if due_s is None else [due_s])]
         due_s = self._outbox.next_due_s()

@@ -1,11 +1,17 @@
 """How an agent behaves: what it sends in which rounds, and how its readings become one."""
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rase.campaign import Campaign
 
-__all__ = ["Behaviour", "every_round", "rotating"]
+if TYPE_CHECKING:
+    from rase.accounting.schedule import Turns
+    from rase.device.settings import DeviceSettings
+
+__all__ = ["Behaviour", "every_round", "rotating", "turn_schedule", "turns_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +43,45 @@ def rotating(secret: bytes) -> Callable[[Campaign, int], bool]:
     """Return a schedule that gives the device one round in each window of the campaign.
 
     Args:
-        secret: The device's, at least 16 bytes.
+        secret: The device's key.
     """
     from rase.accounting.schedule import Rotate
 
+    own = _turn_secret(secret)
+
     def has_turn(campaign: Campaign, round: int) -> bool:
-        turns = Rotate(campaign.window_budget, campaign.window, secret=secret, campaign=campaign.id)
+        turns = Rotate(campaign.window_budget, campaign.window, secret=own, campaign=campaign.id)
         return turns.epsilon_at(round) is not None
 
     return has_turn
+
+
+def turns_of(secret: bytes, quantities: Sequence[tuple[object, "DeviceSettings"]]) -> "Turns":
+    """Return whose turn it is when, of all quantities of a device.
+
+    Args:
+        secret: The device's key.
+        quantities: All of them, with their settings; the first ones' hold for all.
+    """
+    from rase.accounting.schedule import Turns
+
+    shares = {settings.campaign: settings.turns for _, settings in quantities}
+    return Turns(shares, quantities[0][1].turn_s, secret=_turn_secret(secret))
+
+
+def turn_schedule(turns: "Turns") -> Callable[[Campaign, int], bool]:
+    """Return a schedule by which one quantity of the device is reported at a time.
+
+    Args:
+        turns: Whose turn it is when.
+    """
+
+    def has_turn(campaign: Campaign, round: int) -> bool:
+        # The round's beginning decides, so a round longer than a turn has one answer, too.
+        return turns.campaign_at(round * campaign.round_s) == campaign.id
+
+    return has_turn
+
+
+def _turn_secret(secret: bytes) -> bytes:
+    return hashlib.sha256(b"rase 1 turns" + secret).digest()

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -25,14 +26,21 @@ __all__ = [
     "enrol_device",
     "enrolled_folder",
     "forget_device",
+    "pause_device",
     "resume_device",
     "run_agent",
 ]
 
 DEFAULT_FOLDER: Final = "rase-device"
 DEFAULT_PORT: Final = 8750
-_OWNER: Final = ("shuffler", "campaign", "fusion_key", "shuffler_key")
-_REGISTRAR: Final = ("registrar", "registrar_key")
+_OWNER: Final = (
+    "shuffler",
+    "campaign",
+    "fusion_key",
+    "shuffler_key",
+    "registrar",
+    "registrar_key",
+)
 _BUDGETS: Final = (
     "report_epsilon",
     "span_epsilon",
@@ -56,17 +64,16 @@ class WrongUse(RaseError):
 def enrol_device(
     folder: Path,
     token_file: TextIO,
+    approval_file: TextIO,
     options: Mapping[str, Any],
-    *,
-    approval_file: TextIO | None = None,
 ) -> str:
     """Write a device's settings unless they are there, and give a token for a credential.
 
     Args:
         folder: The device's folder.
         token_file: Holds the token of the shuffler's operator.
+        approval_file: Holds the approval of the registrar's operator.
         options: The settings by the names of `settings_text`; None where not given.
-        approval_file: Holds the approval of the registrar's operator, where there is one.
 
     Returns:
         The name the shuffler gave to the device.
@@ -77,13 +84,14 @@ def enrol_device(
     """
     from rase.device.enrolment import enrol, settings_text
     from rase.device.folder import DeviceFolder
-    from rase.device.program import registrar_transport_of, transport_of
     from rase.device.settings import settings_of
+    from rase.device.ways import registrar_transport_of, transport_of
     from rase.toml import parse_toml
     from rase.wire.private_files import write_private
 
     place = DeviceFolder(folder)
     token = _secret_in(token_file, "--token-file")
+    approval = _secret_in(approval_file, "--approval-file")
     if place.settings_file.exists():
         _check_same(place.settings_file, options)
     else:
@@ -100,7 +108,7 @@ def enrol_device(
         place,
         token,
         transport=transport_of(settings, folder),
-        approval=None if approval_file is None else _secret_in(approval_file, "--approval-file"),
+        approval=approval,
         registrar=registrar_transport_of(settings, folder),
         settings=settings,
     )
@@ -160,42 +168,43 @@ def _run_together(
         RaseError: If one of them cannot work.
     """
     from rase.device.folder import DeviceFolder
-    from rase.device.program import run_device
+    from rase.device.program import run_device, run_together
 
-    failed: list[BaseException] = []
-
-    def work(number: int) -> None:
-        try:
-            run_device(
-                DeviceFolder(folders[number]),
-                os.environ,
-                wait=stop.wait,
-                rounds=rounds,
-                page_port=None if number else page_port,
-            )
-        except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
-            failed.append(error)
-            stop.set()
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(folders))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        # Not for ever at once: a signal is handled between two waits.
-        while thread.is_alive():
-            thread.join(1.0)
-    if failed:
-        raise failed[0]
+    works = [
+        partial(
+            run_device,
+            DeviceFolder(folder),
+            os.environ,
+            wait=stop.wait,
+            rounds=rounds,
+            page_port=None if number else page_port,
+        )
+        for number, folder in enumerate(folders)
+    ]
+    run_together(works, stop)
 
 
-def resume_device(folder: Path) -> None:
-    """Share again, after a pause or after sharing was switched off on the page.
+def pause_device(folder: Path, campaign: str | None = None) -> None:
+    """Pause sharing, of one quantity or of all.
 
     Raises:
-        ConfigurationError: If the device is not enrolled.
+        ConfigurationError: If the device is not enrolled, or does not have the quantity.
     """
-    place = enrolled_folder(folder)
-    place.resume()
+    _quantity_of(folder, campaign).pause(is_alone=campaign is not None)
+
+
+def resume_device(folder: Path, campaign: str | None = None) -> None:
+    """Share again, after a pause or after sharing was switched off on the page.
+
+    Args:
+        folder: The device's folder.
+        campaign: One of its quantities alone; all if None.
+
+    Raises:
+        ConfigurationError: If the device is not enrolled, or does not have the quantity.
+    """
+    place = _quantity_of(folder, campaign)
+    place.resume(is_alone=campaign is not None)
     if place.is_off:
         place.switch(is_on=True)
 
@@ -230,6 +239,15 @@ def enrolled_folder(folder: Path) -> "DeviceFolder":
     return place
 
 
+def _quantity_of(folder: Path, campaign: str | None) -> "DeviceFolder":
+    place = enrolled_folder(folder)
+    if campaign is None:
+        return place
+    from rase.device.quantities import quantity_folder
+
+    return quantity_folder(place, campaign)
+
+
 def _missing(options: Mapping[str, Any]) -> list[str]:
     return [f"--{name.replace('_', '-')}" for name in _OWNER if options[name] is None]
 
@@ -238,19 +256,15 @@ def _check_same(file: Path, options: Mapping[str, Any]) -> None:
     """Refuse options that say something else than the settings that are there."""
     from rase.device.enrolment import settings_text
 
-    given = [
-        f"--{name.replace('_', '-')}"
-        for name in (*_OWNER, *_REGISTRAR, *_BUDGETS)
-        if options.get(name)
-    ]
+    given = [f"--{name.replace('_', '-')}" for name in (*_OWNER, *_BUDGETS) if options.get(name)]
     given += ["--range"] if options["value_range"] else []
     if not given:
         return
     # After an attempt that failed the same command is given again.
     if _missing(options) or file.read_text(encoding="utf-8") != settings_text(**options):
         raise WrongUse(
-            f"{file} is there already; give --token-file alone to use it, or edit it instead of "
-            f"{', '.join(given)}."
+            f"{file} is there already; give --token-file and --approval-file alone to use it, or "
+            f"edit it instead of {', '.join(given)}."
         )
 
 

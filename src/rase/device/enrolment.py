@@ -21,10 +21,6 @@ __all__ = ["ENROLMENTS_PATH", "EnrolmentRefused", "enrol", "settings_text"]
 
 ENROLMENTS_PATH = "/v1/enrolments"
 _LONGEST_DETAIL = 300
-_NO_APPROVAL = (
-    "--approval-file is missing: the registrar's operator must approve the device, too "
-    "(rase registrar approve)."
-)
 
 _TEMPLATE = """\
 # A device of RASE. RASE_DEVICE__SHUFFLER and the like in the environment go before this file.
@@ -32,10 +28,12 @@ _TEMPLATE = """\
 [device]
 shuffler = {shuffler}
 campaign = {campaign}
-# The public keys of both servers, got from their operators, not over this network.
+# Gives the tokens without which no report counts.
+registrar = {registrar}
+# The public keys of all three, got from their operators, not over this network.
 fusion_key = {fusion_key}
 shuffler_key = {shuffler_key}
-{registrar_lines}
+registrar_key = {registrar_key}
 # tls_ca_file = "ca.pem"       # the only authority accepted for TLS
 # tls_certificate_file = "device.pem"    # where the shuffler asks for a certificate
 # tls_key_file = "device-tls.key"
@@ -101,8 +99,8 @@ def settings_text(
     campaign: str,
     fusion_key: str,
     shuffler_key: str,
-    registrar: str | None = None,
-    registrar_key: str | None = None,
+    registrar: str,
+    registrar_key: str,
     report_epsilon: float | None,
     span_epsilon: float | None,
     total_epsilon: float | None,
@@ -121,7 +119,8 @@ def settings_text(
         campaign=json.dumps(campaign),
         fusion_key=json.dumps(fusion_key),
         shuffler_key=json.dumps(shuffler_key),
-        registrar_lines=_registrar_lines(registrar, registrar_key),
+        registrar=json.dumps(registrar),
+        registrar_key=json.dumps(registrar_key),
         report_epsilon=UNASKED_REPORT_EPSILON if report_epsilon is None else report_epsilon,
         span_epsilon=UNASKED_DAY_EPSILON if span_epsilon is None else span_epsilon,
         total_epsilon=UNASKED_TOTAL_EPSILON if total_epsilon is None else total_epsilon,
@@ -134,15 +133,6 @@ def settings_text(
     )
 
 
-def _registrar_lines(registrar: str | None, registrar_key: str | None) -> str:
-    if registrar is None or registrar_key is None:
-        return '# registrar = "https://registrar.example"    # gives the tokens, with registrar_key'
-    return (
-        "# Gives the tokens without which no report counts.\n"
-        f"registrar = {json.dumps(registrar)}\nregistrar_key = {json.dumps(registrar_key)}"
-    )
-
-
 def _owner_line(name: str, value: float | None, example: float) -> str:
     return f"# {name} = {example!r}" if value is None else f"{name} = {value!r}"
 
@@ -152,8 +142,8 @@ def enrol(
     token: str,
     *,
     transport: Transport,
-    approval: str | None = None,
-    registrar: Transport | None = None,
+    approval: str,
+    registrar: Transport,
     settings: DeviceSettings | None = None,
 ) -> str:
     """Give a token for a credential, and make ledger and state.
@@ -163,15 +153,14 @@ def enrol(
         token: From the shuffler's operator; good for one device.
         transport: The way to the shuffler.
         approval: From the registrar's operator; good for one device.
-        registrar: The way to the registrar; None where there is none.
+        registrar: The way to the registrar.
         settings: What the owner wrote down, where the ledger is not the folder's own.
 
     Returns:
         The name the shuffler gave to the device.
 
     Raises:
-        ConfigurationError: If the device is enrolled already, the token is none, or there is no
-            approval.
+        ConfigurationError: If the device is enrolled already, or the token is none.
         EnrolmentRefused: If the shuffler or the registrar refuses, or whoever answers does not know
             the token.
         Unreachable: If it does not answer; the same token may be tried again.
@@ -187,10 +176,7 @@ def enrol(
     except ValueError as error:
         raise ConfigurationError([str(error)]) from None
     asked: dict[str, str] = applicant.application._asdict()
-    if registrar is not None:
-        if approval is None:
-            raise ConfigurationError([_NO_APPROVAL])
-        asked["certificate"] = _certificate(secret, approval, registrar)
+    asked["certificate"] = _certificate(secret, approval, registrar)
     answer = transport.post(
         ENROLMENTS_PATH,
         json.dumps(asked).encode(),

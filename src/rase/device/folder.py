@@ -19,6 +19,7 @@ from rase.wire.private_files import read_private, replace_private, write_private
 __all__ = ["DeviceFolder", "FolderBusy", "secret_in"]
 
 _ON = "on\n"
+_QUANTITIES = "quantities"
 
 
 class FolderBusy(RaseError):
@@ -30,21 +31,34 @@ class FolderBusy(RaseError):
 class DeviceFolder:
     """Name the files of a device, and make, read and erase them.
 
+    Each further quantity of the device has a folder within, with what it measures and what was
+    agreed to about it; key, credential, ledger and switch are those of the device.
+
     Args:
         path: The folder.
+        quantity: The campaign of a further quantity of the device; None for the device itself.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.settings_file = path / "device.toml"
+    def __init__(self, path: Path, quantity: str | None = None) -> None:
+        self.quantity = quantity
+        self.root = self if quantity is None else DeviceFolder(path)
+        self.path = path if quantity is None else path / _QUANTITIES / quantity
+        self.settings_file = self.path / ("device.toml" if quantity is None else "quantity.toml")
+        self.state_file = self.path / "state.json"
+        self.pause_file = self.path / "paused"
+        # Pauses the first quantity alone; the file above pauses all.
+        self.pause_first_file = self.path / "paused-first"
         self.key_file = path / "device.key"
         self.credential_file = path / "credential"
-        self.state_file = path / "state.json"
         self.ledger_file = path / "ledger.db"
-        self.pause_file = path / "paused"
         self.sharing_file = path / "sharing"
         self.page_file = path / "page"
         self.lock_file = path / "lock"
+
+    def quantities(self) -> "list[DeviceFolder]":
+        """Return the folders of the device's further quantities, by name."""
+        files = sorted((self.path / _QUANTITIES).glob("*/quantity.toml"))
+        return [DeviceFolder(self.path, file.parent.name) for file in files]
 
     @property
     def is_enrolled(self) -> bool:
@@ -54,8 +68,17 @@ class DeviceFolder:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the owner has paused sharing."""
-        return self.pause_file.exists()
+        """Whether the owner has paused sharing, of this quantity or of all."""
+        return self.root.pause_file.exists() or self.is_paused_alone
+
+    @property
+    def is_paused_alone(self) -> bool:
+        """Whether this quantity is paused by itself."""
+        return self._own_pause_file.exists()
+
+    @property
+    def _own_pause_file(self) -> Path:
+        return self.pause_first_file if self.quantity is None else self.pause_file
 
     @property
     def is_off(self) -> bool:
@@ -90,7 +113,8 @@ class DeviceFolder:
         Raises:
             ConfigurationError: With all mistakes.
         """
-        return read_settings(self.settings_file, environment)
+        further = None if self.quantity is None else self.settings_file
+        return read_settings(self.root.settings_file, environment, further=further)
 
     def device_secret(self) -> bytes:
         """Return the secret bytes of the device's key, made when first asked for.
@@ -120,16 +144,21 @@ class DeviceFolder:
 
     def ledger_path(self, settings: DeviceSettings) -> Path:
         """Return where the ledger is: in the folder, or where others of the owner count, too."""
-        return self.ledger_file if settings.ledger is None else self.path / settings.ledger
+        return self.ledger_file if settings.ledger is None else self.root.path / settings.ledger
 
     def keep_enrolment(self, credential: str, settings: DeviceSettings | None = None) -> None:
         """Keep what enrolment gave; a ledger that is there already goes on counting."""
         ledger = self.ledger_file if settings is None else self.ledger_path(settings)
         if not ledger.exists():
             create_ledger(ledger)
+        for one in (self, *self.quantities()):
+            one.keep_state()
+        replace_private(self.credential_file, credential + "\n")
+
+    def keep_state(self) -> None:
+        """Make the state, unless it is there: without one nothing was agreed to."""
         if not self.state_file.exists():
             StateFile(self.state_file).save(DeviceState())
-        replace_private(self.credential_file, credential + "\n")
 
     def ledger(self, settings: DeviceSettings) -> Ledger:
         """Open the ledger.
@@ -139,13 +168,25 @@ class DeviceFolder:
         """
         return Ledger(self.ledger_path(settings), settings.limits)
 
-    def pause(self) -> None:
-        """Pause sharing; an agent that runs notices it, and one after a power cut, too."""
-        replace_private(self.pause_file, "")
+    def pause(self, *, is_alone: bool = False) -> None:
+        """Pause sharing; an agent that runs notices it, and one after a power cut, too.
 
-    def resume(self) -> None:
-        """End a pause; what is switched off stays so."""
-        self.pause_file.unlink(missing_ok=True)
+        Args:
+            is_alone: Of the first quantity alone, where this is the device's folder.
+        """
+        replace_private(self._own_pause_file if is_alone else self.pause_file, "")
+
+    def resume(self, *, is_alone: bool = False) -> None:
+        """End a pause, of all quantities if this is the device's; what is off stays so."""
+        if is_alone and self.root.pause_file.exists():
+            # All were paused; the others stay so, each by itself, before the file for all goes.
+            for one in (self.root, *self.root.quantities()):
+                one.pause(is_alone=True)
+            self.root.pause_file.unlink(missing_ok=True)
+        self._own_pause_file.unlink(missing_ok=True)
+        if not is_alone:
+            for one in (self, *self.quantities()):
+                one.pause_file.unlink(missing_ok=True)
 
     def switch(self, *, is_on: bool) -> None:
         """Switch sharing on or off, for agents with and without the owner's page."""
@@ -182,10 +223,11 @@ class DeviceFolder:
         """
         with self.lock():
             if settings.ledger is not None:
+                campaigns = {settings.campaign, *(one.quantity for one in self.quantities())}
                 with self.ledger(settings) as ledger:
                     # Other quantities go on in it, so its rounds stay open until they are over.
                     for stored in ledger.unsent():
-                        if stored.campaign == settings.campaign:
+                        if stored.campaign in campaigns:
                             ledger.mark_sent(stored.campaign, stored.round)
             elif self.ledger_file.exists():
                 with self.ledger(settings) as ledger:
@@ -208,9 +250,13 @@ class DeviceFolder:
                 self.key_file,
                 self.state_file,
                 self.pause_file,
+                self.pause_first_file,
                 self.sharing_file,
             ):
                 file.unlink(missing_ok=True)
+            for one in self.quantities():
+                one.state_file.unlink(missing_ok=True)
+                one.pause_file.unlink(missing_ok=True)
 
     @contextmanager
     def lock(self) -> Iterator[None]:

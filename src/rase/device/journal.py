@@ -5,7 +5,7 @@ from typing import Final, Protocol, TextIO
 
 from rase.clock import Clock
 
-__all__ = ["EVENTS", "Journal", "LineJournal", "StudyJournal"]
+__all__ = ["EVENTS", "Journal", "LineJournal", "NamedJournal", "StudyJournal"]
 
 # Event by event, the fields that it may have. Anything else is a mistake in the program.
 EVENTS: Final = {
@@ -64,7 +64,7 @@ class LineJournal:
         Raises:
             ValueError: If the event or a field is none of `EVENTS`.
         """
-        unknown = sorted(set(fields) - {"study", *EVENTS.get(event, ())})
+        unknown = sorted(set(fields) - {"study", "campaign", *EVENTS.get(event, ())})
         if event not in EVENTS or unknown:
             raise ValueError(f"{event} with {unknown} must be an event of the journal; it is not.")
         words = [f"time={int(self._clock.now_s())}", f"event={event}"]
@@ -94,6 +94,29 @@ class StudyJournal:
     def note(self, event: str, **fields: object) -> None:
         """Write down the event with the mark behind its fields."""
         self._journal.note(event, **fields, study="yes")
+
+
+class NamedJournal:
+    """Name the campaign in every note, where a device has several.
+
+    Args:
+        journal: Takes the notes.
+        campaign: The campaign.
+
+    Example:
+        >>> import sys
+        >>> from rase.clock import FakeClock
+        >>> NamedJournal(LineJournal(sys.stdout, FakeClock(0)), "heat").note("sealed", round=7)
+        time=0 event=sealed campaign=heat round=7
+    """
+
+    def __init__(self, journal: Journal, campaign: str) -> None:
+        self._journal = journal
+        self._campaign = campaign
+
+    def note(self, event: str, **fields: object) -> None:
+        """Write down the event with the campaign before its fields."""
+        self._journal.note(event, **{"campaign": self._campaign, **fields})
 
 
 def _word(value: object) -> str:

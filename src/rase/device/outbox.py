@@ -21,6 +21,7 @@ __all__ = ["REPORTS_PATH", "Outbox", "Verdict", "random_share"]
 
 REPORTS_PATH: Final = "/v1/reports"
 _RESOLUTION = 1 << 20
+_OUTDATED: Final = ("outdated-config", "other-keyset")
 
 
 class Verdict(Enum):
@@ -150,7 +151,7 @@ class Outbox:
             return Verdict.CLOSED if problem == "round-closed" else Verdict.DROPPED
         wait_s = self._pause(item, at_least_s=answer.retry_after_s or 0.0)
         self._journal.note("refused", round=round, problem=problem, wait_s=wait_s)
-        return Verdict.OUTDATED if problem == "outdated-config" else None
+        return Verdict.OUTDATED if problem in _OUTDATED else None
 
     def _pause(self, item: _Item, *, at_least_s: float = 0.0) -> float:
         # Short enough for several tries while the round is open, however long an outage was.

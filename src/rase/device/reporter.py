@@ -25,11 +25,11 @@ from rase.device.journal import Journal
 from rase.device.memory import Memory
 from rase.device.state import Cover, StateUnusable
 from rase.device.states import drawn_number, reported
+from rase.device.terms import SealingKeys
 from rase.errors import BudgetSpent, PrivacyRefused, UnknownKey, WireError
 from rase.kernels.entropy import Entropy, checked_entropy
 from rase.laws.registry import randomizer_named
 from rase.promise import Claim
-from rase.wire.keys import KeyConfig
 from rase.wire.messages import Content, Header
 from rase.wire.signed import SignedCampaign
 
@@ -114,7 +114,6 @@ class Reporter:
         sends_cover: Whether to send cover reports at all.
         observer: Sees what was drawn, for the owner's page.
         study: Whether noise may be repeated, because nobody's reading is in it.
-        needs_tokens: Whether a registrar is pinned: no report is made without its token.
 
     Raises:
         TypeError: If the entropy is not the operating system's, and it is not for study.
@@ -132,11 +131,9 @@ class Reporter:
         sends_cover: bool,
         observer: "Observer | None" = None,
         study: bool = False,
-        needs_tokens: bool = False,
     ) -> None:
         self._memory = memory
         self._ledger = ledger
-        self._needs_tokens = needs_tokens
         self._clock = clock
         self._entropy = checked_entropy(entropy, study=study)
         self._journal = journal
@@ -193,7 +190,7 @@ class Reporter:
                 signed, self._clock.now_s(), round=round, is_outdated=True
             )
             header = Header.from_report(envelope.data)
-            if header == Header(keys[0].id, signed.hash[:8], round):
+            if header == Header(keys.shuffler.id, signed.hash[:8], round, keys.keyset):
                 return envelope
             if envelope.is_cover:
                 return self._cover(signed, round, keys)
@@ -205,7 +202,7 @@ class Reporter:
             return None
 
     def _report(
-        self, signed: SignedCampaign, round: int, mean: float, keys: tuple[KeyConfig, KeyConfig]
+        self, signed: SignedCampaign, round: int, mean: float, keys: SealingKeys
     ) -> Envelope:
         campaign = signed.campaign
         epsilon_class = self._memory.terms.epsilon_class(campaign)
@@ -218,7 +215,9 @@ class Reporter:
                 campaign.id, round, epsilon=epsilon, claims=campaign.claims
             ) as spending:
                 if spending.found is None:
-                    token = self._token(spending, campaign.block_start(round))
+                    token = spending.take_token(campaign.block_start(round))
+                    if token is None:
+                        raise _NoToken
                     place = randomizer.draw_one(reported(campaign, mean), self._entropy)
                     drawn = _DRAWN.pack(_DRAWN_VERSION, epsilon_class, place, signed.hash[:8])
                     drawn += token
@@ -236,17 +235,8 @@ class Reporter:
         self._journal.note("sealed", round=round)
         return Envelope(round, spending.stored_report.envelope, is_cover=False)
 
-    def _token(self, spending: Spending, round: int) -> bytes:
-        """Return the token of a report; the block that pays for the report stores it with it."""
-        if not self._needs_tokens:
-            return b""
-        token = spending.take_token(round)
-        if token is None:
-            raise _NoToken
-        return token
-
     def _report_again(
-        self, signed: SignedCampaign, round: int, keys: tuple[KeyConfig, KeyConfig]
+        self, signed: SignedCampaign, round: int, keys: SealingKeys
     ) -> Envelope | None:
         name = signed.campaign.id
         try:
@@ -281,7 +271,7 @@ class Reporter:
         signed: SignedCampaign,
         round: int,
         drawn: bytes,
-        keys: tuple[KeyConfig, KeyConfig],
+        keys: SealingKeys,
     ) -> bytes:
         _, epsilon_class, place, tag = _DRAWN.unpack_from(drawn)
         if not signed.hash.startswith(tag):
@@ -295,9 +285,7 @@ class Reporter:
         label = signed.campaign.label_number(self._memory.terms.rules.label)
         return _envelope_of(content, signed, round, keys, label=label)
 
-    def _cover(
-        self, signed: SignedCampaign, round: int, keys: tuple[KeyConfig, KeyConfig]
-    ) -> Envelope | None:
+    def _cover(self, signed: SignedCampaign, round: int, keys: SealingKeys) -> Envelope | None:
         if not (self._sends_cover and signed.campaign.cover):
             return None
         try:
@@ -342,7 +330,7 @@ def _envelope_of(
     content: Content,
     signed: SignedCampaign,
     round: int,
-    keys: tuple[KeyConfig, KeyConfig],
+    keys: SealingKeys,
     *,
     label: int,
 ) -> bytes:
@@ -352,20 +340,17 @@ def _envelope_of(
     return seal_report(
         content,
         campaign_hash=signed.hash,
-        shuffler=keys[0],
-        fusion=keys[1],
+        **keys._asdict(),
         round=round,
         label=label,
     )
 
 
-def _cover_of(signed: SignedCampaign, round: int, keys: tuple[KeyConfig, KeyConfig]) -> bytes:
+def _cover_of(signed: SignedCampaign, round: int, keys: SealingKeys) -> bytes:
     from rase.wire.seal import seal_cover
 
     block = signed.campaign.block_start(round)
-    return seal_cover(
-        round=round, block=block, campaign_hash=signed.hash, shuffler=keys[0], fusion=keys[1]
-    )
+    return seal_cover(round=round, block=block, campaign_hash=signed.hash, **keys._asdict())
 
 
 def _same_law(old: Campaign, epsilon_class: int, new: Campaign) -> int:

@@ -25,11 +25,14 @@ from rase.errors import ConfigurationError
 from rase.wire.signed import PinnedKeys
 
 __all__ = [
+    "AT_HOME",
     "KEYS",
     "READS",
     "REQUIRED",
     "SCHEDULES",
+    "THE_HOME",
     "DeviceSettings",
+    "FleetSettings",
     "HomeSettings",
     "SourceSettings",
     "is_plain_name",
@@ -39,8 +42,20 @@ __all__ = [
     "settings_of",
 ]
 
-SCHEDULES: Final = ("every-round", "rotate")
+SCHEDULES: Final = ("every-round", "rotate", "turns")
+# Stands for the owner's own broker, where the fleet's estimates may be passed on to.
+THE_HOME: Final = "home"
+# What the owner's own broker gets of the comparison with the fleet.
+AT_HOME: Final = ("nothing", "words", "difference")
 _STATES: Final = "states"
+# What a further quantity has of its own, besides its source; all else is the device's.
+_OF_QUANTITY: Final[Mapping[str, tuple[str, ...]]] = {
+    "device": ("campaign", "campaign_hash", "label", "cover", "turns"),
+    "owner": ("low", "high", "least_k", "epsilon_may_rise", "most_alpha", "shares_label"),
+}
+_FIRST_ALONE: Final = frozenset(
+    f"RASE_{section}__{name}".upper() for section, names in _OF_QUANTITY.items() for name in names
+)
 READS: Final = ("numbers", _STATES)
 _PLAIN_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 _PINNED: Final = ("fusion_key", "shuffler_key", "registrar_key")
@@ -87,6 +102,17 @@ class HomeSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSettings:
+    """The broker with the fleet's public estimates; None if the owner named none."""
+
+    broker: str | None
+    user: str | None
+    password_file: str | None
+    tls_ca_file: str | None
+    at_home: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSettings:
     """All settings of a device, checked.
 
@@ -94,7 +120,7 @@ class DeviceSettings:
         shuffler: The address of the shuffler.
         campaign: The campaign's id.
         pinned: The public keys of both servers, and of the registrar.
-        registrar: The address of the registrar; None where there is none.
+        registrar: The address of the registrar.
         campaign_hash: CH of the first campaign to accept, if the owner was shown it.
         tls_ca_file: The only authority for TLS; None for the system's.
         tls_certificate_file: The device's certificate, where the shuffler asks for one.
@@ -105,18 +131,21 @@ class DeviceSettings:
         timeout_s: How long to wait for the shuffler.
         sends_cover: Whether to send cover reports, where the campaign has them.
         schedule: One of `SCHEDULES`.
+        turn_s: How long it is one quantity's turn.
+        turns: How many turns of a cycle this quantity has.
         ledger: The ledger that this device shares with others of its owner; None for its own.
         rules: What the owner demands of a campaign.
         limits: What the owner allows to be spent.
         source: Where readings come from.
         home: The broker in the owner's home.
+        fleet: The broker with the fleet's public estimates.
         page_port: The port of the owner's page on this machine; None for no page.
     """
 
     shuffler: str
     campaign: str
     pinned: PinnedKeys = field(repr=False)
-    registrar: str | None
+    registrar: str
     campaign_hash: bytes | None
     tls_ca_file: Path | None
     tls_certificate_file: Path | None
@@ -127,24 +156,50 @@ class DeviceSettings:
     timeout_s: float
     sends_cover: bool
     schedule: str
+    turn_s: int
+    turns: int
     ledger: Path | None
     rules: OwnerRules
     limits: OwnerLimits
     source: SourceSettings
     home: HomeSettings
+    fleet: FleetSettings
     page_port: int | None
 
 
-def read_settings(path: Path, environment: Mapping[str, str]) -> DeviceSettings:
+def read_settings(
+    path: Path, environment: Mapping[str, str], *, further: Path | None = None
+) -> DeviceSettings:
     """Read device.toml; ``RASE_SECTION__KEY`` of the environment goes before it.
 
     Args:
         path: The file.
         environment: The environment variables.
+        further: The file of a further quantity of the device, whose settings are wanted.
 
     Raises:
         ConfigurationError: With all mistakes.
     """
+    tables = _tables_in(path, environment)
+    if further is None:
+        return settings_of(tables, environment)
+    mistakes: list[str] = []
+    merged = _merge_quantity(tables, _tables_in(further, environment), mistakes)
+    if mistakes:
+        raise ConfigurationError([f"{further}: {one}" for one in mistakes])
+    return settings_of(merged, _for_all(environment))
+
+
+def _for_all(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what the environment says of all quantities; the rest is about the first."""
+    return {
+        name: text
+        for name, text in environment.items()
+        if not name.startswith("RASE_SOURCE__") and name not in _FIRST_ALONE
+    }
+
+
+def _tables_in(path: Path, environment: Mapping[str, str]) -> dict[str, Any]:
     from rase.toml import parse_toml
 
     try:
@@ -153,7 +208,33 @@ def read_settings(path: Path, environment: Mapping[str, str]) -> DeviceSettings:
         raise ConfigurationError([f"{path}: {error.strerror}; enrolment makes it."]) from None
     except ValueError as error:
         raise ConfigurationError([f"{path} must be TOML: {error}."]) from None
-    return settings_of(tables, environment)
+    return tables
+
+
+def _merge_quantity(
+    device: Mapping[str, Any], quantity: Mapping[str, Any], mistakes: list[str]
+) -> dict[str, Any]:
+    """Return the device's settings with those of one of its further quantities."""
+    merged = {name: table for name, table in device.items() if name not in ("source", _STATES)}
+    for section, table in quantity.items():
+        own = _OF_QUANTITY.get(section)
+        if not isinstance(table, Mapping) or (section not in ("source", _STATES) and own is None):
+            mistakes.append(f"[{section}] must stand in device.toml, or not at all.")
+        elif own is None:
+            merged[section] = table
+        else:
+            mistakes += [
+                f"{section}.{name} must stand in device.toml: it is for all quantities."
+                for name in table
+                if name not in own
+            ]
+            kept = {name: one for name, one in device.get(section, {}).items() if name not in own}
+            merged[section] = {**kept, **table}
+    for section, own in _OF_QUANTITY.items():
+        if section not in quantity:
+            table = device.get(section, {})
+            merged[section] = {name: one for name, one in table.items() if name not in own}
+    return merged
 
 
 def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> DeviceSettings:
@@ -227,6 +308,8 @@ def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> De
         timeout_s=device["timeout_s"],
         sends_cover=device["cover"] is not False,
         schedule=device["schedule"],
+        turn_s=device["turn_s"],
+        turns=device["turns"],
         ledger=None if device["ledger"] is None else Path(device["ledger"]),
         rules=rules,
         limits=limits,
@@ -235,6 +318,7 @@ def settings_of(tables: Mapping[str, Any], environment: Mapping[str, str]) -> De
             states=states if states or values["source"]["reads"] == _STATES else None,
         ),
         home=HomeSettings(**values["home"]),
+        fleet=FleetSettings(**values["fleet"]),
         page_port=values["page"]["port"],
     )
 
@@ -286,6 +370,9 @@ def _contradictions(values: Mapping[str, Mapping[str, Any]]) -> list[str]:
             for name in _TLS_FILES
             if device[name] is not None
         ]
+    for name, least, most in (("turn_s", 1, 10**9), ("turns", 1, 64)):
+        if not least <= device[name] <= most:
+            mistakes.append(f"device.{name} must be from {least} to {most}, got {device[name]}.")
     port = values["page"]["port"]
     if port is not None and not 0 <= port < 65536:
         mistakes.append(f"page.port must be between 0 and 65535, got {port}.")
@@ -328,25 +415,36 @@ def _broker_mistakes(values: Mapping[str, Mapping[str, Any]]) -> list[str]:
         mistakes.append(f"source.reads must be one of {', '.join(READS)}.")
     if source["aggregate"] not in AGGREGATES:
         mistakes.append(f"source.aggregate must be one of {', '.join(AGGREGATES)}.")
+    mistakes += _fleet_mistakes(values["fleet"], home)
     if home["name"] is not None and not is_plain_name(home["name"]):
         mistakes.append("home.name must have small letters, digits, - and _ only.")
     return mistakes
 
 
+def _fleet_mistakes(fleet: Mapping[str, Any], home: Mapping[str, Any]) -> list[str]:
+    mistakes = []
+    if fleet["at_home"] not in AT_HOME:
+        mistakes.append(f"fleet.at_home must be one of {', '.join(AT_HOME)}.")
+    elif fleet["at_home"] != "nothing" and (fleet["broker"] is None or home["broker"] is None):
+        mistakes.append("fleet.broker and home.broker must be given: fleet.at_home needs both.")
+    if fleet["broker"] == THE_HOME and home["broker"] is None:
+        mistakes.append("home.broker is missing: fleet.broker names it.")
+    if fleet["broker"] is None and (fleet["user"] or fleet["password_file"]):
+        mistakes.append("fleet.broker is missing: fleet.user needs it.")
+    return mistakes
+
+
 def _read_pinned(device: Mapping[str, Any], mistakes: list[str]) -> PinnedKeys | None:
     keys: dict[str, bytes] = {}
-    given = [name for name in _PINNED if device[name] is not None]
-    for name in given:
+    for name in _PINNED:
         try:
             keys[name] = key_bytes(device[name])
         except ValueError as error:
             mistakes.append(f"device.{name} {error}.")
-    if (device["registrar"] is None) != (device["registrar_key"] is None):
-        mistakes.append("device.registrar and device.registrar_key must be given together.")
-    if len(keys) < len(given) or not {"fusion_key", "shuffler_key"} <= set(keys):
+    if len(keys) < len(_PINNED):
         return None
     try:
-        return PinnedKeys(keys["fusion_key"], keys["shuffler_key"], keys.get("registrar_key"))
+        return PinnedKeys(keys["fusion_key"], keys["shuffler_key"], keys["registrar_key"])
     except ValueError as error:
         mistakes.append(f"[device] {error}")
         return None
@@ -372,8 +470,8 @@ KEYS: Final[Mapping[str, Mapping[str, tuple[Any, Any]]]] = {
         "campaign": (str, REQUIRED),
         "fusion_key": (str, REQUIRED),
         "shuffler_key": (str, REQUIRED),
-        "registrar": (str, None),
-        "registrar_key": (str, None),
+        "registrar": (str, REQUIRED),
+        "registrar_key": (str, REQUIRED),
         "campaign_hash": (str, None),
         "tls_ca_file": (str, None),
         "tls_certificate_file": (str, None),
@@ -384,6 +482,8 @@ KEYS: Final[Mapping[str, Mapping[str, tuple[Any, Any]]]] = {
         "timeout_s": (_NUMBER, 30.0),
         "cover": (bool, None),
         "schedule": (str, "every-round"),
+        "turn_s": (int, 3600),
+        "turns": (int, 1),
         "label": (str, None),
         "ledger": (str, None),
     },
@@ -431,6 +531,13 @@ KEYS: Final[Mapping[str, Mapping[str, tuple[Any, Any]]]] = {
         "tls_ca_file": (str, None),
         "name": (str, None),
         "discovery": (bool, True),
+    },
+    "fleet": {
+        "broker": (str, None),
+        "user": (str, None),
+        "password_file": (str, None),
+        "tls_ca_file": (str, None),
+        "at_home": (str, "nothing"),
     },
     "page": {"port": (int, None)},
 }

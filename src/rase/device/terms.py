@@ -6,7 +6,7 @@ Every reason to refuse a campaign or a keyset has a name.
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from rase.accounting.ledger.limits import MOST_DELTA
 from rase.campaign import Campaign
@@ -19,7 +19,7 @@ from rase.wire.keys import KeyConfig, Keyset, Role
 from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, versions_from_bytes
 from rase.wire.suites import KEM_NUMBERS
 
-__all__ = ["REASONS", "OwnerRules", "Terms", "TermsRefused"]
+__all__ = ["REASONS", "OwnerRules", "SealingKeys", "Terms", "TermsRefused"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +88,14 @@ class OwnerRules:
         """What one report may give away to the fusion centre at most, as far as the owner says."""
         limits = (self.shuffled_epsilon, self.span_shuffled_epsilon)
         return [limit for limit in limits if limit is not None]
+
+
+class SealingKeys(NamedTuple):
+    """The keys of both servers that a report is sealed for, and the number of their keyset."""
+
+    shuffler: KeyConfig
+    fusion: KeyConfig
+    keyset: int
 
 
 class Terms:
@@ -292,7 +300,7 @@ class Terms:
 
     def keys_for(
         self, signed: SignedCampaign, now_s: float, *, round: int, is_outdated: bool = False
-    ) -> tuple[KeyConfig, KeyConfig]:
+    ) -> SealingKeys:
         """Return the keys to seal with: the shuffler's and the fusion centre's.
 
         The fusion centre's follows from the round and the keyset alone: reports of one round that
@@ -317,8 +325,9 @@ class Terms:
         if not is_outdated:
             with suppress(UnknownKey):
                 shuffler = keyset.active(Role.SHUFFLER, min(now_s, end_s))
-                return keyset.accepted_key(Role.SHUFFLER, shuffler.id, now_s=now_s), fusion
-        return keyset.active(Role.SHUFFLER, now_s), fusion
+                accepted = keyset.accepted_key(Role.SHUFFLER, shuffler.id, now_s=now_s)
+                return SealingKeys(accepted, fusion, keyset.version)
+        return SealingKeys(keyset.active(Role.SHUFFLER, now_s), fusion, keyset.version)
 
     def forget_before(self, round: int) -> None:
         """Drop versions that neither hold in a round or later nor are the latest."""

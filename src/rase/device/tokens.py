@@ -106,6 +106,7 @@ class TokenFetcher:
         self._journal = journal
         self._due: dict[int, _Due] = {}
         self._known: set[int] = set()
+        self._newest: TokenKey | None = None
         for window in ledger.token_windows():
             if window.campaign == campaign:
                 self._known.add(window.first_round)
@@ -134,6 +135,10 @@ class TokenFetcher:
             raise Unreachable(f"{TOKEN_KEYS_PATH} cannot be read: {error}") from None
         for signed in offered:
             key = signed.key
+            if key.campaign == self._campaign and (
+                self._newest is None or key.first_round > self._newest.first_round
+            ):
+                self._newest = key
             is_ours = key.campaign == self._campaign and key.first_round not in self._known
             if is_ours and self._clock.now_s() < key.issue_until_s:
                 seed = b"".join(self._entropy.word().to_bytes(8, "big") for _ in range(4))
@@ -141,6 +146,19 @@ class TokenFetcher:
                 self._ledger.begin_tokens(key.campaign, rounds, key=signed.to_bytes(), seed=seed)
                 self._known.add(key.first_round)
                 self._plan(key, seed)
+
+    def lasts_s(self, round_s: int) -> float | None:
+        """Return after how long new windows are to be looked for; None if none is ahead.
+
+        Somewhere in the half window before the newest known one begins: those after it are made by
+        then, and not all devices look at once.
+        """
+        if self._newest is None or self._clock.now_s() >= self._newest.first_round * round_s:
+            return None
+        length_s = (self._newest.last_round - self._newest.first_round + 1) * round_s
+        share = (self._entropy.word() % _STEPS) / _STEPS
+        due_s = self._newest.first_round * round_s - share * length_s / 2
+        return max(due_s - self._clock.now_s(), 0.0)
 
     def step(self) -> None:
         """Fetch what is due."""
@@ -181,7 +199,7 @@ class TokenFetcher:
             if found in _OVER:
                 self._give_up(first, found)
             else:
-                self._pause(one)
+                self._pause(one, at_least_s=answer.retry_after_s or 0.0)
             return
         try:
             opened = batch.open(found)
@@ -197,11 +215,11 @@ class TokenFetcher:
         del self._due[first]
         self._journal.note("tokens-fetched", round=first, count=len(opened))
 
-    def _pause(self, one: _Due) -> None:
+    def _pause(self, one: _Due, *, at_least_s: float = 0.0) -> None:
         share = (self._entropy.word() % _STEPS) / _STEPS
         left_s = max(one.key.issue_until_s - self._clock.now_s(), 1.0)
         most_s = min(_LONGEST_PAUSE_S, max(left_s / 8, 1.0))
-        wait_s = backoff_s(one.attempts, share=share, most_s=most_s)
+        wait_s = max(backoff_s(one.attempts, share=share, most_s=most_s), at_least_s)
         one.due_s = self._clock.monotonic_s() + wait_s
         self._journal.note("tokens-not-fetched", round=one.key.first_round, wait_s=wait_s)
 

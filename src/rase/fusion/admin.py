@@ -142,7 +142,9 @@ def publish_version(
     """Publish a new version for rounds to come, countersigned by the shuffler."""
     asker = asker_of(request, ADMIN_CAMPAIGN)
     centre = centre_of(request)
-    signed = logging_refusals(request, asker, lambda: _publish(centre, campaign_id, changes))
+    signed = logging_refusals(
+        request, asker, lambda: _publish(centre, campaign_id, changes, by=asker.name)
+    )
     log_answer(request, asker, f"201 version {signed.campaign.version}")
     return JSONResponse({**signed.campaign.as_fields(), "hash": signed.hash.hex()}, status_code=201)
 
@@ -193,6 +195,7 @@ def create_subscriber(
                 scopes=tuple(dict.fromkeys(scopes)),
                 expires_s=None if valid_s is None else now + valid_s,
                 made_s=now,
+                by=asker.name,
             )
         except ValueError as error:
             raise Refused(BAD_QUESTION, str(error)) from None
@@ -219,7 +222,7 @@ def delete_subscriber(request: Request, name: str) -> Response:
     def revoke() -> None:
         _check_over_http(centre)
         try:
-            revoke_subscriber(centre.database, centre.clock, name=name)
+            revoke_subscriber(centre.database, centre.clock, name=name, by=asker.name)
         except ValueError as error:
             raise Refused(BAD_QUESTION, str(error)) from None
 
@@ -236,7 +239,9 @@ def _check_over_http(centre: FusionCentre) -> None:
         )
 
 
-def _publish(centre: FusionCentre, campaign_id: str, changes: dict[str, Any]) -> SignedCampaign:
+def _publish(
+    centre: FusionCentre, campaign_id: str, changes: dict[str, Any], *, by: str
+) -> SignedCampaign:
     if centre.publisher is None:
         raise Refused(NOT_ALLOWED, "This fusion centre publishes by its own command line only.")
     now = centre.questions.campaign(campaign_id)
@@ -244,7 +249,7 @@ def _publish(centre: FusionCentre, campaign_id: str, changes: dict[str, Any]) ->
     if not isinstance(not_before, int):
         raise Refused(BAD_QUESTION, "not_before must be the first round of the new version.")
     try:
-        return centre.publisher.publish(_version(now, not_before, changes))
+        return centre.publisher.publish(_version(now, not_before, changes), by=by)
     except CampaignInvalid as error:
         raise Refused(BAD_QUESTION, str(error)) from None
     except NotCountersigned as error:

@@ -10,9 +10,10 @@ import httpx
 
 from rase.campaign import Campaign
 from rase.clock import round_start_s, time_in_words
-from rase.fusion.parts import Part, check_part
+from rase.counts.registry import TRACKED
+from rase.fusion.parts import EVERY, Part, check_part
 from rase.fusion.query import Questions
-from rase.fusion.refusals import Refused
+from rase.fusion.refusals import BAD_QUESTION, Refused
 from rase.fusion.settings import AlarmSettings
 from rase.series.alarms import AlarmRule, detection_rounds, read_alarm
 from rase.service.clients import client
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "QUIET",
     "RAISED",
+    "REFUSED",
     "AlarmEvent",
     "AlarmStatus",
     "Alarms",
@@ -33,6 +35,7 @@ __all__ = [
 
 RAISED: Final = "raised"
 QUIET: Final = "quiet"
+REFUSED: Final = "refused"
 _TIMEOUT_S: Final = 10.0
 # What could not be delivered is tried again, and other processes make rounds final, too.
 _LOOK_S: Final = 30.0
@@ -84,13 +87,15 @@ class AlarmStatus:
         campaign: The campaign's id.
         kind: What it looks at.
         level: The level.
-        state: "raised", "quiet", or "waiting" if it has not looked at a round yet.
+        state: "raised", "quiet", "waiting" if it has not looked at a round yet, or "refused" if it
+            never can, for the campaign has no such answer.
         round: The last round that it has looked at; None if there is none.
         threshold: How many standard errors beyond the level raise it.
         false_alarms_per_month: At most, on average.
         shift: A tenth of the level, or for a change of the newest mean.
         detection_rounds: After how many rounds such a shift is noticed, as often as not; None if
             it is too small, or no error is known yet.
+        problem: Why it is refused; None if it is not.
     """
 
     alarm: str
@@ -103,6 +108,7 @@ class AlarmStatus:
     false_alarms_per_month: float
     shift: float | None
     detection_rounds: int | None
+    problem: str | None = None
 
 
 class Alarms:
@@ -142,6 +148,24 @@ class Alarms:
     def look(self) -> int:
         """Look at the rounds that became final since; return in how many an alarm changed."""
         return sum(self._look_at(one) for one in self._settings.values())
+
+    def problem(self, name: str) -> str | None:
+        """Return why an alarm can never be raised; None if it can, or its campaign is to come.
+
+        Raises:
+            KeyError: If no alarm has the name.
+        """
+        one = self._settings[name]
+        try:
+            campaign = self._questions.campaign(one.campaign)
+        except Refused:
+            return None
+        try:
+            _rule_of(one, campaign)
+            _check_answered(one, campaign)
+        except (Refused, ValueError) as error:
+            return f"alarm {one.name!r}: {error}"
+        return None
 
     def waiting(self) -> list[AlarmEvent]:
         """Return what was not delivered yet, oldest first."""
@@ -206,10 +230,10 @@ class Alarms:
         try:
             campaign = self._questions.campaign(one.campaign)
             rule, part = _rule_of(one, campaign), Part(one.label, one.category)
-            check_part(campaign, part)
+            _check_answered(one, campaign)
             newest = self._questions.last_round(campaign)
         except Refused:
-            # The campaign is not published yet, or no round is final.
+            # The campaign is not published yet, has no such answer, or no round is final.
             return 0
         with self._database.snapshot() as transaction:
             found = transaction.execute(
@@ -275,6 +299,9 @@ class Alarms:
 
     def _status(self, one: AlarmSettings, round: int | None, state: str) -> AlarmStatus:
         shift = delay = None
+        problem = self.problem(one.name)
+        if problem is not None:
+            round, state = None, REFUSED
         threshold = 0.0
         with suppress(Refused):
             campaign = self._questions.campaign(one.campaign)
@@ -300,6 +327,7 @@ class Alarms:
             false_alarms_per_month=one.per_month,
             shift=shift,
             detection_rounds=delay,
+            problem=problem,
         )
 
 
@@ -324,6 +352,7 @@ async def watching(centre: "FusionCentre", alarms: Alarms) -> AsyncIterator[None
         alarms: The alarms.
     """
     woken, loop = asyncio.Event(), asyncio.get_running_loop()
+    logged: set[str] = set()
 
     def wake() -> None:
         with suppress(RuntimeError):
@@ -333,7 +362,7 @@ async def watching(centre: "FusionCentre", alarms: Alarms) -> AsyncIterator[None
         while True:
             woken.clear()
             try:
-                await asyncio.to_thread(_deliver, centre, alarms)
+                await asyncio.to_thread(_deliver, centre, alarms, logged)
             except Exception as error:  # noqa: BLE001 - whatever it was, it is tried again
                 centre.telemetry.event("alarm_failed", error=type(error).__name__)
                 centre.telemetry.count("alarms_failed")
@@ -354,11 +383,17 @@ async def watching(centre: "FusionCentre", alarms: Alarms) -> AsyncIterator[None
 def _deliver(
     centre: "FusionCentre",
     alarms: Alarms,
+    logged: set[str],
     *,
     post: Callable[[str, AlarmEvent], None] = post_event,
 ) -> None:
     """Look at new rounds, and post what was not delivered yet; the rest waits for the next time."""
     alarms.look()
+    for name in alarms.names:
+        # Said once in the life of a server; `rase fusion alarms list` says it every time.
+        if alarms.problem(name) is not None and name not in logged:
+            logged.add(name)
+            centre.telemetry.event("alarm_refused", problem=name)
     for event in alarms.waiting():
         webhook = alarms.settings(event.alarm).webhook
         if webhook is not None:
@@ -370,6 +405,28 @@ def _deliver(
                 continue
         alarms.mark_delivered(event)
         centre.telemetry.count("alarms_delivered")
+
+
+def _check_answered(one: AlarmSettings, campaign: Campaign) -> None:
+    """Refuse an alarm on an answer that the campaign's rounds do not have.
+
+    Raises:
+        Refused: Naming what it must have.
+    """
+    check_part(campaign, Part(one.label, one.category))
+    if one.label == EVERY:
+        raise Refused(BAD_QUESTION, "label must be one label here.")
+    if campaign.states is not None:
+        if one.category is None:
+            names = ", ".join(campaign.categories)
+            raise Refused(BAD_QUESTION, f"category must be one of {names}.")
+    elif one.label is None and not {_MEAN, TRACKED} & set(campaign.estimators):
+        raise Refused(
+            BAD_QUESTION,
+            f"estimators of campaign {campaign.id!r} must have {_MEAN} or {TRACKED}, on whose "
+            f"means alarms are raised, got {', '.join(campaign.estimators)}; publish a version "
+            "that has one.",
+        )
 
 
 def _rule_of(one: AlarmSettings, campaign: Campaign) -> AlarmRule:

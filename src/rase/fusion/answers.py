@@ -6,7 +6,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -41,6 +41,9 @@ from rase.storage.interface import Row, Transaction
 from rase.theme.promises import in_words
 from rase.wire import cbor
 from rase.wire.messages import BatchManifest
+
+if TYPE_CHECKING:
+    from rase.accounting.plan.showing import Crowd
 
 __all__ = [
     "AnswerReader",
@@ -88,10 +91,32 @@ class _Judged:
 
     verdict: Verdict | None
     rounds: int
+    n: int
 
-    def words(self, unit: str, estimate: Estimate) -> str:
-        """Return the verdict on an estimate."""
-        return verdict_in_words(self.verdict, known=self.rounds, unit=unit, of=[estimate])
+    def fields(self, campaign: Campaign, estimate: Estimate) -> dict[str, Any]:
+        """Return the verdict on an estimate, as a sentence and as fields."""
+        if self.verdict is None:
+            return {"verdict": verdict_in_words(None, known=self.rounds, of=[estimate])}
+        # The planner is loaded by the first verdict that is explained, not by every server.
+        from rase.accounting.plan.showing import find_ways, verdict_fields
+
+        needed, words = None, {}
+        if not self.verdict.is_moving:
+            needed = find_ways(
+                campaign.domain,
+                mechanism=campaign.mechanism,
+                epsilon=campaign.epsilon[0] if len(campaign.epsilon) == 1 else None,
+                devices=self.n,
+                rounds=self.rounds,
+                round_s=campaign.round_s,
+                precision=campaign.precision,
+                crowd=_crowd(campaign),
+            )
+            words = {"ways": needed.words()}
+        sentence = verdict_in_words(
+            self.verdict, known=self.rounds, unit=campaign.unit, of=[estimate], **words
+        )
+        return {"verdict": sentence, **verdict_fields(self.verdict, needed)}
 
 
 class AnswerReader:
@@ -202,12 +227,9 @@ class AnswerReader:
         alone = estimate
         if method == TRACKED:
             alone = _estimate(estimates.get((round, "unbiased_mean")), campaign)
-        verdict = judged.words(campaign.unit, estimate) if judged and estimate else None
-        fields = describe_round(campaign, round) | {
-            "method": method,
-            "shuffle": shuffle,
-            "verdict": verdict,
-        }
+        fields = describe_round(campaign, round) | {"method": method, "shuffle": shuffle}
+        if judged and estimate:
+            fields |= judged.fields(campaign, estimate)
         if kept is not None:
             fields |= {"revision": kept[6], "final": bool(kept[7])}
         if estimate is None:
@@ -236,7 +258,7 @@ class AnswerReader:
         times_s = [float(round_start_s(row[0], round_s)) for row in known]
         found = verdicts(times_s, means, last=_LOOKED_AT)
         return {
-            row[0]: _Judged(one, min(place + 1, _LOOKED_AT))
+            row[0]: _Judged(one, min(place + 1, _LOOKED_AT), row[3])
             for place, (row, one) in enumerate(zip(known, found, strict=True))
         }
 
@@ -267,6 +289,15 @@ def describe_round(campaign: Campaign, round: int, *, of_rounds: int = 1) -> dic
         "promise": str(LocalDP(campaign.epsilon[-1])),
         **_promise_fields(campaign.claim_over(1), campaign.colluding),
     }
+
+
+def _crowd(campaign: Campaign) -> "Crowd | None":
+    """Return in which crowd a campaign's reports are shuffled; None if nothing is promised."""
+    if campaign.shuffled_epsilon is None or campaign.delta is None:
+        return None
+    from rase.accounting.plan.showing import Crowd
+
+    return Crowd(campaign.k_min - campaign.colluding, campaign.delta)
 
 
 def _promise_fields(claim: Claim | None, colluding: int, *, span: str = "round") -> dict[str, Any]:
@@ -345,7 +376,7 @@ def answer_window(
         )
     if mean is not None:
         fields |= {"method": mean.method}
-        fields["verdict"] = judged[-1].words(campaign.unit, mean) if judged else None
+        fields |= judged[-1].fields(campaign, mean) if judged else {}
     else:
         is_withheld = any(one.status == "too_few" for one in there)
         fields["status"] = "too_few" if is_withheld or len(there) == len(rounds) else "gap"

@@ -6,9 +6,11 @@ from typing import Any, Protocol
 from rase.campaign import Campaign
 from rase.clock import Clock, round_number
 from rase.fusion.mechanism import campaign_of
+from rase.service.acts import record_act
 from rase.storage.interface import Database, Transaction
 from rase.validation import CampaignInvalid
 from rase.wire.keys import Keyset, SigningKey
+from rase.wire.messages import INNER_SIZES, PART_BYTES
 from rase.wire.signed import (
     PinnedKeys,
     SignedCampaign,
@@ -18,6 +20,7 @@ from rase.wire.signed import (
     campaign_hash,
     signature_of,
 )
+from rase.wire.suites import KEM_NUMBERS
 
 __all__ = [
     "Countersigner",
@@ -56,6 +59,8 @@ class Publisher:
         key: The fusion centre's signing key.
         pinned: The public signing keys of both servers.
         countersigner: The shuffler.
+        max_batch_bytes: The longest batch that is taken: rounds of a campaign must fit, or they
+            would be refused when their reports are erased already. None if nothing is known of it.
     """
 
     def __init__(
@@ -66,20 +71,38 @@ class Publisher:
         key: SigningKey,
         pinned: PinnedKeys,
         countersigner: Countersigner,
+        max_batch_bytes: int | None = None,
     ) -> None:
         self._database = database
         self._clock = clock
         self._key = key
         self._pinned = pinned
         self._countersigner = countersigner
+        self._max_batch_bytes = max_batch_bytes
 
-    def publish(self, campaign: Campaign) -> SignedCampaign:
+    def publish(self, campaign: Campaign, *, by: str = "") -> SignedCampaign:
         """Publish a first campaign, or a new version for rounds to come.
 
+        Args:
+            campaign: The campaign.
+            by: Who publishes it, for the log of acts; the user of this process if empty.
+
         Raises:
-            CampaignInvalid: If the new version may not follow the published one.
+            CampaignInvalid: If the new version may not follow the published one, or its rounds
+                could be too long to be taken.
             RaseError: If the shuffler refuses it or cannot be reached; nothing is published then.
         """
+        # No part of a long batch has fewer than k_min reports, and those before it have fewer than
+        # twice as many; with each goes the head of its encoding, with all of them a short frame.
+        size = INNER_SIZES[KEM_NUMBERS[campaign.kem]]
+        longest = max(PART_BYTES // size, 2 * campaign.k_min) * (size + 3) + 128
+        if self._max_batch_bytes is not None and longest > self._max_batch_bytes:
+            text = (
+                f"fusion.limits.max_batch_bytes must be at least {longest} for a campaign with "
+                f"k_min {campaign.k_min}, got {self._max_batch_bytes}: its batches would be "
+                "refused. Raise it in the settings of the fusion centre, or lower k_min."
+            )
+            raise CampaignInvalid([text])
         signature = signature_of(campaign, self._key)
         with self._database.transaction() as transaction:
             known = _read_countersignature(transaction, campaign)
@@ -100,10 +123,18 @@ class Publisher:
                     "UPDATE campaigns SET shuffler_signature = ? WHERE hash = ?",
                     (known, campaign_hash(campaign)),
                 )
+                subject = f"{campaign.id} version {campaign.version}"
+                record_act(
+                    transaction, "publish campaign", subject, now_s=self._clock.now_s(), by=by
+                )
         return signed
 
-    def publish_keyset(self, keyset: Keyset) -> SignedKeyset:
+    def publish_keyset(self, keyset: Keyset, *, by: str = "") -> SignedKeyset:
         """Publish the public keys of both servers.
+
+        Args:
+            keyset: The keys.
+            by: Who publishes them, for the log of acts; the user of this process if empty.
 
         Raises:
             ValueError: If its version is not above the published one.
@@ -133,11 +164,14 @@ class Publisher:
                 "DELETE FROM keysets WHERE version = ? AND shuffler_signature IS NULL",
                 (keyset.version,),
             )
-            transaction.execute(
+            added = transaction.execute(
                 "INSERT INTO keysets (version, body, fusion_signature, shuffler_signature) "
-                "VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                "VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING version",
                 (keyset.version, body, signature, signed.shuffler_signature),
             )
+            if added:
+                subject, now_s = str(keyset.version), self._clock.now_s()
+                record_act(transaction, "publish keyset", subject, now_s=now_s, by=by)
         return signed
 
     def _check_follows(self, transaction: Transaction, campaign: Campaign) -> None:

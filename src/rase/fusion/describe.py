@@ -11,6 +11,7 @@ from rase.fusion.intake import Intake
 from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
+from rase.fusion.token_keys import TokenKeys
 from rase.storage.sqlite import open_sqlite
 from rase.wire.signed import PinnedKeys
 
@@ -20,14 +21,20 @@ __all__ = ["description"]
 def description() -> str:
     """Return the description as indented JSON; it does not depend on any setting."""
     clock = SystemClock()
-    pinned = PinnedKeys(bytes(32), bytes([1]) * 32)
+    pinned = PinnedKeys(*(bytes([number]) * 32 for number in range(3)))
     with tempfile.TemporaryDirectory() as folder:
         database = open_sqlite(Path(folder) / "empty.sqlite", migrations="fusion")
         try:
             centre = FusionCentre(
                 database=database,
                 clock=clock,
-                intake=Intake(database, clock, pinned=pinned, opener=BatchOpener([])),
+                intake=Intake(
+                    database,
+                    clock,
+                    pinned=pinned,
+                    opener=BatchOpener([]),
+                    token_keys=TokenKeys(database, clock, pinned=pinned, fetch=bytes),
+                ),
                 rounds=Rounds(database, clock),
                 questions=Questions(database),
             )

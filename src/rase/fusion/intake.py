@@ -103,8 +103,8 @@ class Intake:
         clock: Says whether a round can be over.
         pinned: The public signing keys of both servers.
         opener: Opens the envelopes.
+        token_keys: The registrar's keys of token windows.
         policy: What the operator decided.
-        token_keys: The registrar's keys of token windows; None where there is no registrar.
     """
 
     def __init__(
@@ -114,8 +114,8 @@ class Intake:
         *,
         pinned: PinnedKeys,
         opener: BatchOpener,
+        token_keys: TokenKeys,
         policy: FusionPolicy | None = None,
-        token_keys: TokenKeys | None = None,
     ) -> None:
         self._database = database
         self._clock = clock
@@ -180,17 +180,7 @@ class Intake:
             )
         _check_manifest(manifest, batch, campaign)
         # Opening takes long and changes nothing, so it happens before the transaction begins.
-        opened, window = None, None
-        named = campaign.block_start(batch.round)
-        if batch.inner:
-            if self._token_keys is not None:
-                window = self._token_keys.of_round(campaign.id, named)
-            opened = self._opener.open(
-                batch,
-                class_count=len(campaign.epsilon),
-                block_start=named,
-                modulus=None if window is None else window.modulus,
-            )
+        opened = self._open(batch, campaign) if batch.inner else None
         keys = _keys_in_use(campaign, batch.round, None if keyset is None else keyset.keyset)
         settles_s = self._settles_s(campaign, batch.round, keys)
 
@@ -213,14 +203,26 @@ class Intake:
                     id=name,
                     manifest=checked.signed,
                     opened=opened,
-                    is_extra=batches > max(keys, 1),
-                    window=window,
+                    is_extra=batches > max(keys, 1) * (manifest.parts or 1),
+                    parts=manifest.parts or 1,
                 )
 
         try:
             return retry(keep)
         except _AlreadyKept as error:
             return error.receipt
+
+    def _open(self, batch: Batch, campaign: Campaign) -> tuple[Opened, TokenKey]:
+        """Return what the envelopes hold, and the window whose tokens they must show."""
+        named = campaign.block_start(batch.round)
+        window = self._token_keys.of_round(campaign.id, named)
+        opened = self._opener.open(
+            batch,
+            class_count=len(campaign.epsilon),
+            modulus=window.modulus,
+            block_start=named,
+        )
+        return opened, window
 
     def _settles_s(self, campaign: Campaign, round: int, keys: int) -> int:
         """Return when a round of which this is the first batch may become final.
@@ -329,29 +331,29 @@ def _keep(
     *,
     id: bytes,  # noqa: A002 - the protocol's word
     manifest: bytes,
-    opened: Opened | None,
+    opened: tuple[Opened, TokenKey] | None,
     is_extra: bool,
-    window: TokenKey | None,
+    parts: int,
 ) -> Receipt:
     replayed = refused = untokened = 0
     if opened is not None:
-        is_fresh = _fresh(transaction, campaign, batch.round, opened.tags)
-        kept = opened.is_report & is_fresh
-        places, classes = opened.places[kept], opened.classes[kept]
+        found, window = opened
+        is_fresh = _fresh(transaction, campaign, batch.round, found.tags)
+        kept = found.is_report & is_fresh
+        places, classes = found.places[kept], found.classes[kept]
         is_drawn = drawable(campaign.reported_in(batch.round), places, classes)
-        untokened = opened.untokened
-        if window is not None:
-            tokens = [opened.tokens[place] for place in np.flatnonzero(kept)[is_drawn]]
-            is_new = spend_tokens(transaction, window, tokens)
-            untokened += len(tokens) - sum(is_new)
-            is_drawn[is_drawn] = is_new
+        untokened = found.untokened
+        tokens = [found.tokens[place] for place in np.flatnonzero(kept)[is_drawn]]
+        is_new = spend_tokens(transaction, window, tokens)
+        untokened += len(tokens) - sum(is_new)
+        is_drawn[is_drawn] = is_new
         labels = np.repeat(
             np.array([label for label, _ in batch.labels], np.uint8),
             [count for _, count in batch.labels],
         )[kept][is_drawn]
         places, classes = places[is_drawn], classes[is_drawn]
         order = np.lexsort((classes, places, labels))
-        tags = sorted(tag for tag, fresh in zip(opened.tags, is_fresh, strict=True) if fresh)
+        tags = sorted(tag for tag, fresh in zip(found.tags, is_fresh, strict=True) if fresh)
         transaction.execute(
             "INSERT INTO opened (batch, campaign, round, tags, places, classes, labels) "
             "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -366,10 +368,10 @@ def _keep(
             ),
         )
         replayed = int((~is_fresh).sum())
-        refused = len(opened.tags) - replayed - len(places)
+        refused = len(found.tags) - replayed - len(places)
     transaction.execute(
-        "INSERT INTO batches (batch, campaign, round, manifest, opened, replayed, refused) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO batches (batch, campaign, round, manifest, opened, replayed, refused, "
+        "fusion_key, parts) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             id,
             campaign.id,
@@ -378,6 +380,8 @@ def _keep(
             len(batch.inner) - replayed - refused,
             replayed,
             refused,
+            batch.key_id,
+            parts,
         ),
     )
     return Receipt(True, campaign.id, batch.round, refused, replayed, is_extra, untokened)

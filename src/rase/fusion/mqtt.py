@@ -5,14 +5,16 @@ Who reads them there is the broker's business; unlike over HTTP, there is no acc
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
-from typing import Final
+from typing import Any, Final
 
 from rase.answer import Answer
 from rase.campaign import Campaign
-from rase.fusion.alarms import QUIET, RAISED
+from rase.errors import ConfigurationError
+from rase.fusion.alarms import QUIET, RAISED, AlarmEvent
 from rase.fusion.campaigns import known_campaigns
 from rase.fusion.centre import FusionCentre
 from rase.fusion.formats import as_json
@@ -25,7 +27,7 @@ from rase.transport.session import BrokerSession
 from rase.version import __version__
 from rase.wire.frames import Topics
 
-__all__ = ["fleet_discovery", "publishing"]
+__all__ = ["fleet_discovery", "publishing", "send_test_event"]
 
 _LOOK_S: Final = 1.0
 _STATUS_S: Final = 60
@@ -33,6 +35,7 @@ _STATUS_S: Final = 60
 _STATUS_LIFE_S: Final = 3 * _STATUS_S
 # Entities whose last round is this many rounds old are shown as unavailable.
 _STALE_ROUNDS: Final = 3
+_TEST_S: Final = 10.0
 
 
 def fleet_discovery(campaign: Campaign, alarms: Sequence[AlarmSettings] = ()) -> Discovery:
@@ -155,6 +158,47 @@ def _shuffled_entities(campaign: Campaign) -> list[Entity]:
         return []
     shown = {"val_tpl": "{{ value_json.shuffled_epsilon }}", "ent_cat": "diagnostic"}
     return [Entity("shuffled_epsilon", "Shuffled epsilon", "sensor", shown)]
+
+
+def send_test_event(settings: FusionBrokerSettings, event: AlarmEvent) -> None:
+    """Publish a test event on the topic of its alarm; it is not retained, so the state stays.
+
+    Args:
+        settings: The broker.
+        event: The event.
+
+    Raises:
+        ConfigurationError: If the broker cannot be reached, or refuses.
+    """
+    broker = Broker.of(settings)
+    # A connection of its own, so that a running fusion centre keeps the one it has.
+    client, topic = broker.client("", is_lasting=True), Topics(event.campaign).alarm(event.alarm)
+    ended, problems = threading.Event(), list[str]()
+
+    def on_connect(_: Any, __: Any, ___: Any, code: Any, ____: Any) -> None:
+        if code.is_failure:
+            problems.append(str(code))
+            ended.set()
+        else:
+            client.publish(topic, json.dumps(asdict(event)).encode(), qos=1)
+
+    def on_publish(_: Any, __: Any, ___: Any, code: Any, ____: Any) -> None:
+        problems.extend([str(code)] if code.is_failure else [])
+        ended.set()
+
+    client.on_connect, client.on_publish = on_connect, on_publish
+    try:
+        client.connect(broker.host, broker.port, broker.keepalive_s)
+    except (OSError, ValueError) as error:
+        problems.append(type(error).__name__)
+    else:
+        client.loop_start()
+        if not ended.wait(_TEST_S):
+            problems.append("no answer")
+        client.disconnect()
+        client.loop_stop()
+    if problems:
+        raise ConfigurationError([f"fusion.mqtt: the broker did not take it: {problems[0]}."])
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """Many inner envelopes at once: in this process when they are few, in a pool when they are many."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from struct import Struct
@@ -11,10 +12,11 @@ from rase.errors import UnknownKey, WireError
 from rase.service.workers import Keys, OpenerPool
 from rase.wire.inner import InnerOpener, replay_tag
 from rase.wire.issuing import verifier_of
-from rase.wire.messages import Batch
+from rase.wire.keys import OpeningKey
+from rase.wire.messages import Batch, Content
 from rase.wire.tokens import NONCE_SIZE, spent_tag
 
-__all__ = ["BatchOpener", "Opened"]
+__all__ = ["BatchOpener", "Opened", "open_inner"]
 
 _PIECE = 1024
 _BAD, _REPORT, _UNTOKENED = 0, 1, 2
@@ -54,16 +56,16 @@ class BatchOpener(OpenerPool):
         batch: Batch,
         *,
         class_count: int,
+        modulus: bytes,
         block_start: int | None = None,
-        modulus: bytes | None = None,
     ) -> Opened:
         """Return what the envelopes hold; those that do not open are marked, not fatal.
 
         Args:
             batch: The batch.
             class_count: How many epsilon classes its campaign has.
+            modulus: The key that their tokens must be signed by.
             block_start: The round that its contents name, if another than the batch's own.
-            modulus: The key that their tokens must be signed by; None where there is no registrar.
 
         Raises:
             UnknownKey: If the key of the batch is not held here.
@@ -119,11 +121,11 @@ def _open_piece(
     key_id: int,
     round: int,
     size: int,
-    modulus: bytes | None,
+    modulus: bytes,
 ) -> tuple[bytes, bytes]:
     """Open some envelopes that stand one after the other; return a row and a tag for each."""
     opener = _opener(campaign_hash, class_count, keys)
-    verifier = None if modulus is None else verifier_of(modulus)
+    verifier = verifier_of(modulus)
     rows, tags = [], []
     for start in range(0, len(body), size):
         envelope = body[start : start + size]
@@ -133,16 +135,41 @@ def _open_piece(
         except WireError:
             rows.append(_NOTHING)
             continue
-        token, spent = content.token, b""
-        if verifier is not None:
-            if not verifier.is_signed(token[:NONCE_SIZE], token[NONCE_SIZE:]):
-                rows.append(_NO_TOKEN)
-                continue
-            spent = spent_tag(token)
-        rows.append(_ROW_BYTES.pack(_REPORT, content.epsilon_class, content.place, spent))
+        token = content.token
+        if not verifier.is_signed(token[:NONCE_SIZE], token[NONCE_SIZE:]):
+            rows.append(_NO_TOKEN)
+            continue
+        kept = content.epsilon_class, content.place, spent_tag(token)
+        rows.append(_ROW_BYTES.pack(_REPORT, *kept))
     return b"".join(rows), b"".join(tags)
 
 
 @lru_cache(maxsize=8)
 def _opener(campaign_hash: bytes, class_count: int, keys: Keys) -> InnerOpener:
     return InnerOpener(campaign_hash, keys, class_count=class_count)
+
+
+def open_inner(
+    keys: Iterable[OpeningKey],
+    inner: bytes,
+    *,
+    campaign_hash: bytes,
+    class_count: int,
+    key_id: int,
+    round: int,
+) -> Content:
+    """Open one envelope, and say why if it does not open.
+
+    Args:
+        keys: The fusion centre's private keys.
+        inner: The envelope.
+        campaign_hash: CH.
+        class_count: How many epsilon classes the campaign has.
+        key_id: The number of the key that it was sealed for.
+        round: The round that its content must name.
+
+    Raises:
+        WireError: Named, see `rase.wire.inner.InnerOpener.open`.
+    """
+    opener = InnerOpener(campaign_hash, keys, class_count=class_count)
+    return opener.open(inner, key_id=key_id, round=round)

@@ -20,6 +20,7 @@ from rase.fusion.rotation import KeyRotation
 from rase.fusion.rounds import Rounds
 from rase.fusion.settings import FusionSettings
 from rase.fusion.token_keys import TokenKeys, token_keys_at
+from rase.service.acts import AUTOMATIC
 from rase.service.heartbeat import Heartbeat
 from rase.service.key_settings import public_key_bytes, read_opening_keys, read_signing_key
 from rase.service.live_keys import LiveKeys
@@ -44,7 +45,14 @@ def open_centre(settings: FusionSettings, clock: Clock) -> Iterator[FusionCentre
     pinned = _pinned_keys(settings, signer)
     countersigner = HttpCountersigner(settings.shuffler_url)
     database = open_database(settings.database, migrations="fusion")
-    publisher = Publisher(database, clock, key=signer, pinned=pinned, countersigner=countersigner)
+    publisher = Publisher(
+        database,
+        clock,
+        key=signer,
+        pinned=pinned,
+        countersigner=countersigner,
+        max_batch_bytes=settings.limits.max_batch_bytes,
+    )
     telemetry = Telemetry("fusion")
     try:
         keys = LiveKeys(
@@ -66,7 +74,9 @@ def open_centre(settings: FusionSettings, clock: Clock) -> Iterator[FusionCentre
                     pinned=pinned,
                     opener=opener,
                     policy=settings,
-                    token_keys=_token_keys(settings, pinned, database, clock),
+                    token_keys=TokenKeys(
+                        database, clock, pinned=pinned, fetch=token_keys_at(settings.shuffler_url)
+                    ),
                 ),
                 rounds=Rounds(database, clock, policy=settings),
                 questions=questions,
@@ -110,7 +120,7 @@ def _rotation(
         files=partial(settings.current_opening_key_files, Role.FUSION),
         published=published,
         check_held=partial(_check_held, database, settings, clock),
-        publish=publisher.publish_keyset,
+        publish=partial(publisher.publish_keyset, by=AUTOMATIC),
         clock=clock,
         telemetry=telemetry,
     )
@@ -134,7 +144,14 @@ def open_publisher(settings: FusionSettings, clock: Clock) -> Iterator[tuple[Pub
     database = open_database(settings.database, migrations="fusion")
     try:
         yield (
-            Publisher(database, clock, key=signer, pinned=pinned, countersigner=countersigner),
+            Publisher(
+                database,
+                clock,
+                key=signer,
+                pinned=pinned,
+                countersigner=countersigner,
+                max_batch_bytes=settings.limits.max_batch_bytes,
+            ),
             Questions(database),
         )
     finally:
@@ -160,19 +177,10 @@ def _keys(settings: FusionSettings) -> tuple[SigningKey, tuple[OpeningKey, ...]]
 
 def _pinned_keys(settings: FusionSettings, signer: SigningKey) -> PinnedKeys:
     try:
-        registrar = settings.registrar_key
         return PinnedKeys(
             signer.public_bytes(),
             public_key_bytes(settings.shuffler_key),
-            None if registrar is None else public_key_bytes(registrar),
+            public_key_bytes(settings.registrar_key),
         )
     except ValueError as error:
         raise ConfigurationError([f"fusion.shuffler_key, fusion.registrar_key: {error}"]) from None
-
-
-def _token_keys(
-    settings: FusionSettings, pinned: PinnedKeys, database: Database, clock: Clock
-) -> TokenKeys | None:
-    if pinned.registrar is None:
-        return None
-    return TokenKeys(database, clock, pinned=pinned, fetch=token_keys_at(settings.shuffler_url))

@@ -5,10 +5,11 @@ import math
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from rase.answer import Answer
 from rase.campaign import Campaign
-from rase.clock import parse_duration_s, round_number
+from rase.clock import parse_duration_s, round_number, round_start_s
 from rase.counts.estimate import Estimate
 from rase.counts.registry import TRACKED
 from rase.fusion.answers import (
@@ -23,6 +24,7 @@ from rase.fusion.campaigns import current_campaign, known_campaigns
 from rase.fusion.parts import EVERY, WHOLE, Part, check_part
 from rase.fusion.refusals import BAD_QUESTION, NO_ESTIMATE, Refused
 from rase.fusion.tracking import joint_windows
+from rase.series.calendar import CalendarUnit, calendar_span_s, check_midnights
 from rase.series.window import surer_window
 from rase.storage.interface import Database
 from rase.wire.problems import PROBLEM_TYPES
@@ -227,6 +229,73 @@ class Questions:
             )
             for place, mean in enumerate(means)
         ]
+
+    def calendar(
+        self,
+        campaign: Campaign,
+        unit: CalendarUnit,
+        zone: ZoneInfo,
+        *,
+        first: int,
+        last: int,
+        is_whole: bool = True,
+        method: str | None = None,
+        strict: bool = False,
+        part: Part = WHOLE,
+    ) -> list[Answer]:
+        """Return the mean of each calendar day or week in a zone, oldest first.
+
+        A day has 23 or 25 hours where clocks change. Otherwise it is a window like any other.
+
+        Args:
+            campaign: The campaign.
+            unit: The part of the calendar.
+            zone: Where midnight is.
+            first: The first round with which a day or week ends.
+            last: The last one, included.
+            is_whole: Whether the last day or week must end by ``last``; else it is the one that
+                ``last`` belongs to.
+            method: The estimator.
+            strict: Whether one that lacks a round has no mean.
+            part: Which of a round's answers.
+
+        Raises:
+            Refused: If rounds do not begin at midnight there, or as `windows` does.
+        """
+        try:
+            check_midnights(zone, campaign.round_s)
+        except ValueError as error:
+            raise Refused(BAD_QUESTION, str(error)) from None
+        if last - first > MAX_ROUNDS:
+            raise Refused(BAD_QUESTION, f"Ask for windows over 1 to {MAX_ROUNDS} rounds in all.")
+        answers, round = [], first
+        while round <= last:
+            span_s = calendar_span_s(unit, zone, round_start_s(round, campaign.round_s))
+            begin, end = (round_of(campaign, second) for second in span_s)
+            if is_whole and end - 1 > last:
+                break
+            answers += self.windows(
+                campaign,
+                end - begin,
+                first=end - 1,
+                last=end - 1,
+                method=method,
+                strict=strict,
+                part=part,
+            )
+            round = end
+        return answers
+
+    def last_calendar_end(self, campaign: Campaign, unit: CalendarUnit, zone: ZoneInfo) -> int:
+        """Return the last round of the newest day or week that is over.
+
+        Raises:
+            Refused: If there is no estimate yet.
+        """
+        newest = self.last_round(campaign)
+        begin_s, end_s = calendar_span_s(unit, zone, round_start_s(newest, campaign.round_s))
+        end = round_of(campaign, end_s) - 1
+        return end if end == newest else round_of(campaign, begin_s) - 1
 
     def _surer(
         self,

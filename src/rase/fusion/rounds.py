@@ -1,6 +1,7 @@
 """From reports to estimates: a round becomes final once, and its reports go in the same moment."""
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from rase.campaign import Campaign
 from rase.clock import Clock
@@ -56,6 +57,15 @@ class FailedRound:
     campaign: str
     round: int
     error: str
+
+
+# How long a round waits for the rest of a batch that came in parts: as long as the shuffler tries.
+_PARTS_S: Final = 86400
+# An honest shuffler cuts the reports of a round and key once.
+_MISSING_PARTS: Final = (
+    "SELECT fusion_key FROM batches WHERE campaign = ? AND round = ? AND parts > 1 "
+    "GROUP BY fusion_key, parts HAVING COUNT(*) < parts"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -125,6 +135,9 @@ class Rounds:
                     if not self._is_settled(held, round, settles_s=settles_s, now_s=now):
                         continue
                     if is_early(transaction, held, round, settles_s=settles_s, now_s=now):
+                        continue
+                    missing = transaction.execute(_MISSING_PARTS, (campaign, round))
+                    if missing and now < held.closes_s(round) + _PARTS_S:
                         continue
                 one = self._finalise(campaign, round)
             except StorageConflict as error:

@@ -34,6 +34,7 @@ from rase.fusion.parts import Part
 from rase.fusion.query import Event, Questions, parse_moment_s, parse_rounds, round_of
 from rase.fusion.refusals import BAD_QUESTION, Refused
 from rase.fusion.subscribers import READ_ESTIMATES, Subscriber
+from rase.series.calendar import UNITS, CalendarUnit, zone_of
 
 __all__ = [
     "HEARTBEAT_S",
@@ -62,6 +63,10 @@ Named = Annotated[str | None, Query(description="The campaign; may be left out i
 _Method = Annotated[str | None, Query(description="The estimator, or `all`.")]
 _Format = Annotated[str | None, Query(description="`json`, `csv` or `influx`.")]
 _Strict = Annotated[bool, Query(description="No mean for a window that lacks a round.")]
+_Timezone = Annotated[
+    str | None,
+    Query(description="A zone such as Europe/Zurich: w of 1d or 1w is a calendar day or week."),
+]
 
 _TABLE: dict[int | str, dict[str, Any]] = {
     **PROBLEMS,
@@ -149,18 +154,38 @@ def get_windows(
     campaign: Named = None,
     method: _Method = None,
     strict: _Strict = False,
+    timezone: _Timezone = None,
     label: Label = None,
     category: Category = None,
     format: _Format = None,  # noqa: A002
 ) -> Response:
     """Return means over w rounds that end at a moment, or at each round of a time.
 
-    A window that lacks some rounds answers with the others: `rounds` of `of_rounds`.
+    A window that lacks some rounds answers with the others: `rounds` of `of_rounds`. With
+    `timezone` they are calendar days or weeks: those that ended in the time, or the one of `at`.
     """
     form = _form(request, format)
 
     def ask(centre: FusionCentre) -> list[Answer]:
-        found = centre.questions.campaign(campaign)
+        found, part = centre.questions.campaign(campaign), Part(label, category)
+        if timezone is not None:
+            days = parse_question(_unit_of, w), parse_question(zone_of, timezone)
+            if start is None and to is None and at is None:
+                first = last = centre.questions.last_calendar_end(found, *days)
+            else:
+                first, last = span_of(found, start, to, at)
+            if at is None:
+                last = min(last, centre.questions.last_round(found))
+            return centre.questions.calendar(
+                found,
+                *days,
+                first=first,
+                last=last,
+                is_whole=at is None,
+                method=method,
+                strict=strict,
+                part=part,
+            )
         rounds = parse_question(parse_rounds, w, found)
         if start is None and to is None and at is None:
             first = last = centre.questions.last_round(found)
@@ -176,7 +201,7 @@ def get_windows(
             last=last,
             method=method,
             strict=strict,
-            part=Part(label, category),
+            part=part,
         )
 
     return _answer_question(request, ask, form)
@@ -292,6 +317,13 @@ def _form(request: Request, name: str | None) -> str:
         return FORMATS[name]
     accepted = re.split("[,;]", request.headers.get("accept", ""))[0].strip()
     return accepted if accepted in (CSV, INFLUX) else JSON
+
+
+def _unit_of(w: str) -> CalendarUnit:
+    """Return the part of the calendar that a window of a zone is."""
+    if w not in UNITS:
+        raise ValueError(f"w must be {' or '.join(UNITS)} where timezone is given, got {w[:40]!r}.")
+    return UNITS[w]
 
 
 def span_of(

@@ -27,7 +27,8 @@ class FusionLimits(ConnectionSettings):
     """How much is taken in; what it does not name here is that of every server.
 
     Args:
-        max_batch_bytes: The largest batch.
+        max_batch_bytes: The largest batch, or part of one: 16 MiB, or twice `k_min` reports if that
+            is more; a campaign for which it is too small is not published.
         questions_per_minute: How often one token may ask.
         streams_per_token: How many streams one token may have open.
         max_streams: How many streams may be open in all.
@@ -124,7 +125,7 @@ class FusionSettings(ServerSettings, FusionPolicy):
     port: int = Field(default=8702, ge=0, le=65535)
     shuffler_key: PublicKeySetting
     shuffler_url: AddressSetting
-    registrar_key: PublicKeySetting | None = None
+    registrar_key: PublicKeySetting
     admin_over_http: bool = False
     dashboard: bool = True
     mqtt: FusionBrokerSettings | None = None

@@ -9,6 +9,7 @@ from typing import Final
 
 from rase.clock import Clock
 from rase.fusion.refusals import NO_TOKEN, NOT_ALLOWED, Refused
+from rase.service.acts import record_act
 from rase.storage.interface import Database, Transaction
 
 __all__ = [
@@ -86,6 +87,7 @@ def add_subscriber(
     scopes: tuple[str, ...] = (READ_ESTIMATES,),
     expires_s: int | None = None,
     made_s: int | None = None,
+    by: str = "",
 ) -> str:
     """Make a subscriber and return the token, which is shown this once and never stored.
 
@@ -95,6 +97,7 @@ def add_subscriber(
         scopes: What the token allows, out of `SCOPES`.
         expires_s: The second from which it no longer does; None for never.
         made_s: The present second, to be shown later; None if nobody needs to know.
+        by: Who makes it, for the log of acts; the user of this process if empty.
 
     Raises:
         ValueError: If the name is taken or cannot be one, or a scope is unknown.
@@ -113,6 +116,9 @@ def add_subscriber(
             "VALUES (?, ?, ?, ?, ?, ?)",
             (name, handle, _hash_secret(secret), " ".join(scopes), expires_s, made_s),
         )
+        record_act(
+            transaction, "add subscriber", f"{name} ({', '.join(scopes)})", now_s=made_s, by=by
+        )
     return f"rase_{handle}_{secret}"
 
 
@@ -126,8 +132,14 @@ def list_subscribers(database: Database) -> list[Subscriber]:
     return [Subscriber(name, tuple(scopes.split()), *times) for name, scopes, *times in rows]
 
 
-def revoke_subscriber(database: Database, clock: Clock, *, name: str) -> None:
+def revoke_subscriber(database: Database, clock: Clock, *, name: str, by: str = "") -> None:
     """Take a token back; from now on it opens nothing.
+
+    Args:
+        database: The fusion centre's.
+        clock: Its time.
+        name: The subscriber's.
+        by: Who does it, for the log of acts; the user of this process if empty.
 
     Raises:
         ValueError: If there is no such subscriber.
@@ -139,6 +151,7 @@ def revoke_subscriber(database: Database, clock: Clock, *, name: str) -> None:
             "UPDATE subscribers SET revoked_s = COALESCE(revoked_s, ?) WHERE subscriber = ?",
             (int(clock.now_s()), name),
         )
+        record_act(transaction, "revoke subscriber", name, now_s=clock.now_s(), by=by)
 
 
 def authenticate(database: Database, clock: Clock, *, token: str | None) -> Subscriber:

@@ -42,8 +42,8 @@ STATE_AGE: Final = MOST_ROUNDS
 _REVISED_AFTER: Final = (1, 3, 8, 24)
 LAG: Final = _REVISED_AFTER[-1]
 _REVISED: Final = ("value", "standard_error", "low", "high")
-# Windows from the joint law of their rounds: of an hour and of a day.
-_WINDOWS_S: Final = (3_600, 86_400)
+# Windows from the joint law of their rounds: of 1, 6 and 12 hours, a day and a week.
+_WINDOWS_S: Final = (3_600, 6 * 3_600, 12 * 3_600, 86_400, 7 * 86_400)
 # How long a round waits for the one before it, but no longer than a round lasts. A shuffler tries
 # a batch again within 300 s, so after an outage all that waited have come by then.
 PATIENCE_S: Final = 600

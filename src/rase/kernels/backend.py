@@ -24,6 +24,8 @@ _Grid: TypeAlias = tuple[float, float, int]
 # As rase.laws.parts.Parts.numbers; partial sums and guides of all rows, places.
 _Parts: TypeAlias = tuple[int, int, int, int, int, int, int, int]
 _Rows: TypeAlias = "tuple[_Array, _Array, _Array]"
+# As rase.series.families.Family.arrays.
+_Family: TypeAlias = "tuple[_Array | int, ...]"
 
 
 class Compiled(Protocol):
@@ -86,6 +88,21 @@ class Compiled(Protocol):
 
     def is_permutation(self, entries: _Array, /) -> bool:
         """Return whether each item occurs once."""
+
+    def filter_rounds(self, family: _Family, rounds: _Array, seen: _Array, *out: _Array) -> bool:
+        """Take rounds into a family of filters; surprises, totals and gains, which may be empty."""
+
+    def look_back(self, *arrays: _Array) -> bool:
+        """Go backward through rounds that `filter_rounds` took in; `rase.series.smoother`."""
+
+    def follow_rounds(
+        self,
+        families: tuple[_Family, ...],
+        models: tuple[_Array, ...],
+        seen: tuple[_Array, _Array, _Array],
+        *arrays: _Array,
+    ) -> bool:
+        """Take rounds into a bank of filters; `rase.series.bank`."""
 
     def instructions(self) -> str:
         """Return the names of the processor instructions in use."""

@@ -10,6 +10,7 @@
 #include <Python.h>
 
 #include "native.h"
+#include "native_series.h"
 
 #define WITHOUT_LOCK(statement)                                                                    \
     do {                                                                                           \
@@ -338,6 +339,9 @@ static PyMethodDef methods[] = {
     {"count_inversions", py_count_inversions, METH_VARARGS, "Count pairs in falling order."},
     {"count_disagreements", py_count_disagreements, METH_VARARGS, "Count pairs two orders turn."},
     {"is_permutation", py_is_permutation, METH_VARARGS, "Tell whether each item occurs once."},
+    {"filter_rounds", py_filter_rounds, METH_VARARGS, "Take rounds into filters of one shape."},
+    {"look_back", py_look_back, METH_VARARGS, "Go backward through filtered rounds."},
+    {"follow_rounds", py_follow_rounds, METH_VARARGS, "Take rounds into a bank of filters."},
     {"instructions", py_instructions, METH_NOARGS, "Name the instructions in use."},
     {NULL, NULL, 0, NULL},
 };

@@ -8,7 +8,7 @@ Every kind of data is read as one stream of readings.
 import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,16 +18,10 @@ from rase.clock import parse_duration_s
 from rase.errors import DataError
 from rase.lab.fleet import SyntheticFleet
 from rase.lab.panel import Panel
-from rase.lab.readers import (
-    Decimal,
-    RefitFiles,
-    WideTable,
-    header_of,
-    is_refit_header,
-    refit_houses,
-)
+from rase.lab.readers import RefitFiles, is_refit_house, refit_houses
 from rase.lab.resample import Grid, usual_interval_ms
 from rase.lab.sources import SOURCES, Source, find_file
+from rase.tables.columns import Hints
 from rase.tables.layouts import Columns
 from rase.tables.rows import Rows
 from rase.tables.source import TableSource, open_source
@@ -51,10 +45,8 @@ class Wanted:
         end: Leave out this moment and what is later.
         min_coverage: The share of a round a device must have measured; below, it has no reading.
         min_present: The share of rounds a device must have readings in; below, it is left out.
-        time_column: Name of the column of times; None for "time", or the first of a wide table.
-        device_column: Name of the column of devices; a table with one is long, not wide.
-        value_column: Name of the column of readings, likewise.
-        decimal: How a wide table writes decimals.
+        columns: How the columns of a table are called.
+        hints: What is known about the way a table is written.
         unit: The unit of a reading, where the data does not say.
         has_mains: Whether the mains of the REFIT download count as devices.
 
@@ -68,10 +60,8 @@ class Wanted:
     end: str | None = None
     min_coverage: float = 0.5
     min_present: float = 0.0
-    time_column: str | None = None
-    device_column: str | None = None
-    value_column: str | None = None
-    decimal: Decimal = "auto"
+    columns: Columns = Columns()  # noqa: RUF009 - immutable
+    hints: Hints = Hints()  # noqa: RUF009 - immutable
     unit: str = ""
     has_mains: bool = False
 
@@ -144,6 +134,8 @@ def open_stream(source: str, wanted: Wanted) -> Stream:
     path = Path(source)
     if path.is_dir():
         return _refit(path, wanted)
+    if source == "-":
+        return _read_table(source, wanted)
     if not path.exists():
         close = difflib.get_close_matches(source, [*SOURCES, "fleet"], n=1)
         meant = f"did you mean {close[0]!r}? Otherwise " if close else ""
@@ -152,19 +144,11 @@ def open_stream(source: str, wanted: Wanted) -> Stream:
         )
     if path.suffix.lower() in {".7z", ".zip", ".tar", ".tgz"}:
         raise DataError(f"{path} is an archive; unpack it and give the file or folder inside.")
-    names, _ = header_of(path)
-    if is_refit_header(names):
-        return _refit(path, wanted)
-    if wanted.device_column or wanted.value_column or {"device", "value"} & set(names):
-        return _long(path, wanted)
-    if re.match(r"[+-]?\d", names[0]):
-        raise DataError(f"{path} has no header line; write one above the rows: time,device,value.")
-    return _wide(path, wanted)
+    return _refit(path, wanted) if is_refit_house(path) else _read_table(source, wanted)
 
 
 def _prepared_stream(source: Source) -> Stream:
-    columns = Wanted(value_column=source.value_column)
-    table = _table(find_file(source), columns)
+    table = open_source(find_file(source), columns=Columns(value=source.value_column))
     return Stream(
         layout="prepared",
         batches=lambda: _forward(table),
@@ -225,34 +209,18 @@ def _refit(path: Path, wanted: Wanted) -> Stream:
     )
 
 
-def _long(path: Path, wanted: Wanted) -> Stream:
-    table = _table(path, wanted)
+def _read_table(source: str, wanted: Wanted) -> Stream:
+    # A panel is of several devices: columns of no known name cannot be quantities of one.
+    hints = replace(wanted.hints, form=wanted.hints.form or "devices")
+    table = open_source(source, columns=wanted.columns, hints=hints)
     return Stream(
-        layout="long",
+        layout="wide" if table.is_wide else "long",
         batches=lambda: _forward(table),
         names=lambda: list(table.device_codes),
         unit=wanted.unit,
         share_read=lambda: table.share_read,
         notes=lambda: table.notes,
     )
-
-
-def _wide(path: Path, wanted: Wanted) -> Stream:
-    table = WideTable(path, time_column=wanted.time_column, decimal=wanted.decimal)
-    return Stream(
-        layout="wide",
-        batches=table.batches,
-        names=lambda: table.names,
-        unit=wanted.unit,
-        share_read=lambda: table.share_read,
-        notes=lambda: table.notes,
-    )
-
-
-def _table(path: Path, wanted: Wanted) -> TableSource:
-    time = wanted.time_column or "time"
-    device, value = wanted.device_column or "device", wanted.value_column or "value"
-    return open_source(path, columns=Columns(time, device, value))
 
 
 def _forward(table: TableSource) -> Iterator[Rows]:
@@ -264,6 +232,7 @@ def _forward(table: TableSource) -> Iterator[Rows]:
     count = 0
     for rows in table.batches():
         devices = int(rows.device.max(initial=-1)) + 1
+        width = devices if table.is_wide else 1
         last = np.append(last, np.full(max(devices - len(last), 0), _NEVER_MS))
         order = np.argsort(rows.device, kind="stable")
         codes, times = rows.device[order], rows.time_ms[order]
@@ -273,10 +242,11 @@ def _forward(table: TableSource) -> Iterator[Rows]:
         wrong = order[times <= before]
         if len(wrong):
             row = int(wrong.min())
+            line = (count + row) // width + 1
             was = before[order == row][0]
             what = "repeats a time of" if rows.time_ms[row] == was else "goes back in time for"
             raise DataError(
-                f"row {count + row + 1} {what} its device; sort the table by device and time, and "
+                f"row {line} {what} its device; sort the table by device and time, and "
                 "keep one row per time and device."
             )
         last[codes] = times
@@ -430,19 +400,10 @@ def load(
 def _own_interval_ms(stream: Stream) -> int | None:
     """Read only the first rows, for the time between them."""
     peeked: list[Rows] = []
-    batches = stream.batches()
-    try:
-        for batch in batches:
-            peeked.append(batch)
-            if sum(map(len, peeked)) >= _PEEKED_ROWS:
-                break
-    except DataError as error:
-        if stream.layout == "wide" and not peeked:
-            raise DataError(
-                f"{error} A table of time, device and value is read with --time-column, "
-                "--device-column and --value-column."
-            ) from error
-        raise
+    for batch in stream.batches():
+        peeked.append(batch)
+        if sum(map(len, peeked)) >= _PEEKED_ROWS:
+            break
     return usual_interval_ms(peeked)
 
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from rase.answer import without_infinities
 from rase.atomic_files import write_atomic
 from rase.errors import DataError
 from rase.lab.experiments.study import Check, Row, Study
@@ -131,7 +132,7 @@ def as_document(study: Study) -> dict[str, Any]:
         **document,
         "choices": dict(study.choices),
         "checks": [asdict(check) for check in study.checks],
-        "rows": [{name: _finite(value) for name, value in row.items()} for row in study.rows],
+        "rows": without_infinities(study.rows),
     }
 
 
@@ -253,10 +254,6 @@ def _csv(rows: Iterable[Row]) -> str:
             writer.writeheader()
         writer.writerow(row)
     return file.getvalue()
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _study(document: Mapping[str, Any]) -> Study:

@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,8 +13,11 @@ from rase.errors import DataError
 __all__ = ["CHECKSUMS", "SOURCES", "Source", "check_file", "data_folder", "find_file"]
 
 _REFIT = "CC BY 4.0"
-# The one that `rase lab prepare` makes.
-_PREPARED = "refit_64x25d.parquet"
+# Those that `rase lab prepare` makes, and the recipe of each.
+_PREPARED = {
+    "refit_64x25d.parquet": "refit_recipe",
+    "beijing_air_hourly.parquet": "beijing_recipe",
+}
 
 # As published with the prepared files.
 CHECKSUMS: Mapping[str, str] = MappingProxyType(
@@ -172,7 +176,7 @@ def find_file(source: Source) -> Path:
         )
     path = folder / source.file
     if not path.is_file():
-        way = " or make it with rase lab prepare" if source.file == _PREPARED else ""
+        way = " or make it with rase lab prepare" if source.file in _PREPARED else ""
         raise DataError(f"the folder of RASE_DATA must hold {source.file}; put it there{way}.")
     return path
 
@@ -192,12 +196,12 @@ def check_file(path: Path) -> str:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found == CHECKSUMS.get(path.name):
         return "ok"
-    return "ok" if path.name == _PREPARED and _is_prepared(path) else "differs"
+    return "ok" if path.name in _PREPARED and _is_prepared(path) else "differs"
 
 
 def _is_prepared(path: Path) -> bool:
     try:
-        from rase.lab.refit_recipe import has_published_content
+        recipe = import_module(f"rase.lab.{_PREPARED[path.name]}")
     except ModuleNotFoundError:  # without pyarrow nobody can read the file anyway
         return False
-    return has_published_content(path)
+    return bool(recipe.has_published_content(path))

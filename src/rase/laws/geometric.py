@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rase.domain import Precision
 from rase.kernels.digits import draw_geometric, exact_digits, exact_geometric, rate_within
@@ -200,6 +200,11 @@ class ClampedLaw(_Geometric, BoundedLaw):
         # Neighbours have the same noise one step apart: the first words of a weight round up.
         is_up = word - start < share * (end - start) >> 64
         return min(max(index + is_up + cell - self.steps, 0), self.steps)
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return the partial sums of the noise."""
+        sums = [str(one) for one in self._sums]
+        return {"kind": "clamped-noise", "steps": self.steps, "sums": sums}
 
     @cached_property
     def table(self) -> IntegerTable:

@@ -10,7 +10,7 @@ grid holds for every reading.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rase.lazy import numpy as np
 
@@ -49,6 +49,17 @@ class Law(ABC):
     @abstractmethod
     def weights(self, index: int) -> Mapping[int, int]:
         """Return the whole number with which each place is drawn for a point of the domain."""
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return the whole numbers of the law as plain values, for devices in other languages.
+
+        docs/reference/specification.md says how each kind draws a place from a word. Numbers
+        of up to 64 bits are texts, because not every reader of JSON keeps them.
+
+        Raises:
+            ValueError: If the law has no table, as that of unclamped noise.
+        """
+        raise ValueError(f"the law must have a table to be listed, got {self.name}.")
 
     @abstractmethod
     def draw(self, index: int, share: int, entropy: Entropy) -> int:

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rase.kernels.fixed import WORD
 from rase.laws.ladder import LOWEST_RUNG, programme_at
@@ -179,6 +179,16 @@ class ProgrammeLaw(BoundedLaw, RangeLaw):
         """Return the weights of the two inputs next to the index, mixed as they are drawn."""
         row = self._programme.mixed_row(*divmod(index * self.parts, self.steps), self.steps)
         return dict(zip(self._outputs, row, strict=True))
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return a row of weights for each input, and the place of each column."""
+        return {
+            "kind": "rows",
+            "steps": self.steps,
+            "parts": self.parts,
+            "places": list(self._outputs),
+            "rows": [[str(weight) for weight in row] for row in self._programme.rows],
+        }
 
     @cached_property
     def _sums(self) -> list[tuple[int, ...]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rase.domain import Categories, Domain, Range
 from rase.laws.certificate import Certificate
@@ -30,7 +30,6 @@ __all__ = ["Randomizer", "RangeRandomizer"]
 _GRID_TOLERANCE = 0.01
 # Reports computed at once: so many stay in the processor's cache.
 _AT_ONCE = 1 << 14
-_AnyLaw = TypeVar("_AnyLaw", bound=Law)
 
 
 @dataclass(frozen=True)

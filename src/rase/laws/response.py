@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rase.domain import Categories, Range
 from rase.kernels.fixed import WORD
@@ -235,6 +235,12 @@ class BlockLaw(BoundedLaw, CategoryLaw):
         return {
             place: self._near if (place - index) % v in near else self._far for place in range(v)
         }
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return the sets that hold category 0, and the two weights."""
+        near = list(self._design.near)
+        weights = {"near": str(self._near), "far": str(self._far)}
+        return {"kind": "sets", "v": self._design.v, "near_sets": near, **weights}
 
     def draw(self, index: int, share: int, entropy: Entropy) -> int:
         """Draw one set from one word; there is nothing between two categories."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rase.errors import NotIdentifiable
 from rase.kernels.fixed import WORD
@@ -182,6 +182,18 @@ class PartsLaw(BoundedLaw):
     def weights(self, index: int) -> dict[int, int]:
         """Return the weight of each place."""
         return self._parts.weights(index)
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return the eight numbers of window and bit."""
+        parts = self._parts
+        weights = {name: str(getattr(parts, name)) for name in ("near", "far", "flip", "slope")}
+        return {
+            "kind": "window-and-bit",
+            "steps": parts.steps,
+            "half": parts.half,
+            "margin": parts.margin,
+            **weights,
+        }
 
     def draw(self, index: int, share: int, entropy: Entropy) -> int:
         """Draw one place."""

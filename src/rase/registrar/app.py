@@ -18,7 +18,7 @@ from rase.registrar.issuing import MAX_BLINDED, Issuance
 from rase.registrar.settings import RegistrarLimits
 from rase.registrar.upkeep import Upkeep
 from rase.service.connections import network_of
-from rase.service.http import Readiness, create_app
+from rase.service.http import HttpProblem, Readiness, create_app
 from rase.service.limits import RateLimit
 from rase.service.telemetry import Telemetry
 from rase.storage.interface import Database
@@ -31,6 +31,7 @@ from rase.wire.tokens import (
     MODULUS_SIZE,
     TOKEN_KEYS_PATH,
     TOKENS_PATH,
+    TokenRequest,
     requests_from_bytes,
 )
 
@@ -110,14 +111,35 @@ def registrar_app(
     @app.post(TOKENS_PATH)
     async def post_tokens(request: Request) -> Response:
         requests = requests_from_bytes(await request.body(), max_size=_MAX_BODY)
-        for one in requests:
-            asked.check(one.device_key)
-        found = await asyncio.to_thread(issuance.issue, requests)
+        refused = _refusals(requests, asked)
+        taken = [one for one, refusal in zip(requests, refused, strict=True) if refusal is None]
+        issued = iter(await asyncio.to_thread(issuance.issue, taken))
+        found = [next(issued) if refusal is None else refusal for refusal in refused]
         telemetry.count("tokens_issued", sum(len(x) for x in found if isinstance(x, list)))
         telemetry.count("tokens_refused", sum(isinstance(x, RaseError) for x in found))
         return Response(replies_bytes(found), media_type="application/cbor")
 
     return app
+
+
+def _refusals(requests: Sequence[TokenRequest], asked: RateLimit) -> list[WireError | None]:
+    """Count the requests; those of a device that asks too often cost a gateway's others nothing.
+
+    Raises:
+        HttpProblem: ``too-many``, if nothing else is left.
+    """
+    refused: list[WireError | None] = []
+    problem: HttpProblem | None = None
+    for one in requests:
+        try:
+            asked.check((one.device_key, one.campaign))
+            refused.append(None)
+        except HttpProblem as error:
+            problem = error
+            refused.append(WireError("the device asks too often.", problem="too-many"))
+    if problem is not None and None not in refused:
+        raise problem
+    return refused
 
 
 def replies_bytes(found: Sequence[list[bytes] | RaseError]) -> bytes:

@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Final
 
 from rase.errors import WireError
+from rase.service.acts import record_act
 from rase.storage.interface import Database, Transaction
 from rase.wire.signed import is_signed_by, sign_with
 from rase.wire.tokens import certificate_input, list_input, proof_input
@@ -67,6 +68,7 @@ def make_approvals(database: Database, count: int, *, expires_s: int) -> tuple[s
             "INSERT INTO approval (id, digest, expires_s) VALUES (?, ?, ?)",
             [(name, _digest(secret), expires_s) for name, secret in made],
         )
+        record_act(transaction, "approve devices", str(count))
     return tuple(f"{name}.{secret}" for name, secret in made)
 
 
@@ -129,6 +131,7 @@ def certify_list(database: Database, device_keys: Sequence[bytes], *, secret: by
     """
     with database.transaction() as transaction:
         _add(transaction, device_keys)
+        record_act(transaction, "certify devices", str(len(device_keys)))
     return sign_with(secret, list_input(device_keys))
 
 
@@ -163,6 +166,8 @@ def revoke_devices(database: Database, device_keys: Sequence[str]) -> tuple[str,
             "UPDATE device SET is_revoked = 1 WHERE device_key = ?",
             [(bytes.fromhex(key),) for key in chosen],
         )
+        for key in dict.fromkeys(chosen):
+            record_act(transaction, "revoke device", key)
     return tuple(dict.fromkeys(chosen))
 
 

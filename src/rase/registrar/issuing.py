@@ -16,10 +16,13 @@ from rase.wire.issuing import Issuer
 from rase.wire.signed import PinnedKeys
 from rase.wire.tokens import SignedTokenKey, TokenKey, TokenRequest, token_keys_bytes
 
-__all__ = ["MAX_BLINDED", "Issuance", "WindowRow", "window_rows"]
+__all__ = ["MAX_BLINDED", "WITHOUT_KEYS", "Issuance", "WindowRow", "window_rows"]
 
 # What one request may ask for: a second of the processor, more or less.
 MAX_BLINDED: Final = 4096
+# Of a copy that is to be put back one day: it does not know who fetched after it was made, and with
+# the keys of these windows it would sign a second set for them.
+WITHOUT_KEYS: Final = "UPDATE token_key SET private = NULL"
 
 
 @dataclass(frozen=True, slots=True)

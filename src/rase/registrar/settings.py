@@ -22,7 +22,8 @@ class RegistrarLimits(ConnectionSettings):
     """How much is taken in; what it does not name here is that of every server.
 
     Args:
-        requests_per_minute: How often one device may ask for tokens.
+        requests_per_minute: How often one device may ask for tokens of one campaign, from whatever
+            address.
         certificates_per_minute: The most wrong tries of one address.
     """
 

@@ -6,6 +6,7 @@ from typing import Protocol
 from rase.campaign import Campaign
 from rase.clock import Clock, round_number, round_start_s
 from rase.errors import RaseError
+from rase.service.acts import AUTOMATIC, record_act
 from rase.service.telemetry import Telemetry
 from rase.storage.interface import Database, Transaction
 from rase.wire.issuing import Issuer
@@ -141,6 +142,13 @@ class Upkeep:
                         key.to_bytes(),
                         issuer.to_der(),
                     ),
+                )
+                record_act(
+                    transaction,
+                    "make token key",
+                    f"{key.campaign} rounds {first} to {until}",
+                    now_s=self._clock.now_s(),
+                    by=AUTOMATIC,
                 )
             last = until
 

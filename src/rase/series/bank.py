@@ -26,6 +26,8 @@ from typing import Final, Self
 import numpy as np
 
 from rase.arrays import Floats
+from rase.kernels import backend
+from rase.series import models, posterior
 from rase.series.cycle import CYCLE_GRID, CycleFilters
 from rase.series.families import DAY_S, TOGETHER, Family, Prediction
 from rase.series.joint import RecentRounds, Step
@@ -33,10 +35,12 @@ from rase.series.models import (
     IRREGULAR,
     drift_weights,
     edges_grid,
+    fast_prior,
     movements,
     part_of_model,
     prior,
     seen_of,
+    seen_rows,
     smooth_grid,
 )
 from rase.series.posterior import (
@@ -78,6 +82,8 @@ _MOST_SPREAD, _EXCESS = 2.0, 0.5
 _SEEN = 0.4
 # Changes with every change of the numbers above: a state of other models means something else.
 _FORMAT: Final = b"rase-bank-7\n"
+# Of so many numbers what the compiled kernels are given and what they say of a round consists.
+_GIVEN, _SAID = 8, 9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,6 +137,13 @@ class FilterBank:
         # When the families' states are of: a missing round lets time pass for them alone.
         self._states_s = 0.0
         self._recent = RecentRounds(remembered) if remembered else None
+        self._fixed = (
+            np.array([low, width, *_numbers(), *models.NUMBERS, *posterior.NUMBERS]),
+            self._movement_log,
+            fast_prior(),
+            part_of_model().astype(np.int64),
+            posterior.reaches(),
+        )
         # How far the mean of those who reported last is off that of all who may, as a variance.
         self.sampling = 0.0
         # How well each model predicted the rounds since this was made, as a logarithm, one run a
@@ -219,6 +232,10 @@ class FilterBank:
         Raises:
             ValueError: If the round is not later than the last.
         """
+        if backend.native is not None and len(values) == 1:
+            round = np.array([[time_s, values[0], variance, n, outlier_share(degrees), math.nan]])
+            said = self._follow_compiled(round)
+            return Belief(said[:, 0], said[:, 1], said[:, 2])
         self._advance(time_s)
         spreads = self._spread_chances()
         smooth, edges = seen_of(time_s)
@@ -263,6 +280,134 @@ class FilterBank:
         follows = movements / totals
         bank = mix_models(core, odds, means + follows * surprises, follows * variance)
         return self._decide(law, bank, values, variance)
+
+    def follow(self, rounds: Floats) -> Floats:
+        """Take rounds of one run, and what each says of the spread, as `step` and `learn_spread`.
+
+        Args:
+            rounds: When each began, its unbiased mean, the variance of that by noise, how many
+                reported, the degrees of freedom of the error, and an estimate of the variance of
+                readings, NaN for none: a round a row, in the order of time.
+
+        Returns:
+            The mean, variance and degrees of `Belief`, and `sampling` after it, a round a row.
+
+        Raises:
+            ValueError: If a round is not later than the one before.
+        """
+        given, first, parts = rounds.copy(), 0, []
+        given[:, 4] = [outlier_share(degrees) for degrees in rounds[:, 4].tolist()]
+        while backend.native is not None and first < len(given):
+            last = first + self._cycles[0].until_look
+            parts.append(self._follow_compiled(given[first:last])[:, :4])
+            first = last
+        for time_s, value, variance, n, degrees, spread in rounds[first:].tolist():
+            one = self.step(time_s, np.array([value]), variance=variance, n=int(n), degrees=degrees)
+            if not math.isnan(spread):
+                self.learn_spread(np.array([spread]))
+            said = (one.means[0], one.variances[0], one.degrees[0], self.sampling)
+            parts.append(np.array([said]))
+        return np.concatenate(parts)
+
+    def _follow_compiled(self, rounds: Floats) -> Floats:
+        """Take rounds of one run by the compiled kernels, up to the next look for a period.
+
+        Args:
+            rounds: As in `follow`, with the shares of outliers in the place of degrees.
+
+        Returns:
+            What `struct said` in native_bank.h has, a round a row.
+        """
+        times = rounds[:, 0]
+        passed = self._passed_before(times)
+        given = np.empty((len(rounds), _GIVEN))
+        given[:, 0] = given[:, 1] = given[:, 2] = passed
+        if self._time_s is not None:
+            given[0, 1] = times[0] - self._states_s
+        given[:, 3:] = rounds[:, 1:]
+        is_single = len(rounds) == 1
+        smooth, edges = seen_of(float(times[0])) if is_single else seen_rows(times)
+        cycle, seen = self._cycles[0], np.empty(0)
+        if cycle.is_known:
+            given[:, 2], seen = cycle.go_on(times)
+        known = np.concatenate([self._way, self._spread[0], [self._most], self._scales[0]])
+        known = np.concatenate([known, *self._experts.numbers()])
+        count, steps = self.evidence.shape[1], np.empty(0)
+        families = self._families if cycle.is_known else self._families[:2]
+        if self._recent is not None:
+            count = sum(family.count for family in families)
+            gains = sum(family.count * family.size for family in families)
+            steps = np.empty((len(rounds), 5 * count + gains))
+        said = np.empty((len(rounds), _SAID))
+        kernels = backend.native
+        assert kernels is not None  # noqa: S101 - the caller has asked
+        kernels.follow_rounds(
+            tuple(family.arrays for family in self._families),
+            self._fixed,
+            (smooth, edges, seen),
+            known,
+            self._weights,
+            self.evidence,
+            given,
+            said,
+            steps,
+        )
+        for family in families:
+            family.pending = (family.pending + len(rounds)) % TOGETHER
+        self._way, self._spread, self._most = known[:1], known[1:4].reshape(1, 3), float(known[4])
+        self._scales = known[5 : 5 + len(SCALES_PRIOR)].reshape(1, -1)
+        self._experts.restore(known[10:12], known[12:13], known[13:16])
+        self._time_s = self._states_s = float(times[-1])
+        self.sampling = float(said[-1, 3])
+        if self._recent is not None:
+            shown = (smooth.reshape(-1), edges.reshape(-1), seen.reshape(-1))
+            self._remember(steps[-1], given[-1], said[-1], seen=shown)
+        share = float(self._weights[0, -len(CYCLE_GRID.level) :].sum())
+        finder = np.stack([times, rounds[:, 1], 1 / rounds[:, 2], said[:, 4]], axis=1)
+        self._begin_cycle(0, cycle.look(finder, share=share))
+        return said
+
+    def _passed_before(self, times: Floats) -> Floats:
+        """Return how much time passed before each of some rounds; NaN before the first of all."""
+        passed = np.diff(times, prepend=math.nan if self._time_s is None else self._time_s)
+        is_right = (passed > 0) & (passed < math.inf)
+        if self._time_s is None:
+            is_right[0] = math.isfinite(times[0])
+        if not is_right.all():
+            bad = int(np.argmin(is_right))
+            if bad == 0 and self._time_s is None:
+                raise ValueError(f"time_s must be finite, got {times[0]}.")
+            earlier = self._time_s if bad == 0 else times[bad - 1]
+            raise ValueError(f"time_s must be later than {earlier:g}, got {times[bad]:g}.")
+        return passed
+
+    def _remember(
+        self, steps: Floats, given: Floats, said: Floats, *, seen: tuple[Floats, Floats, Floats]
+    ) -> None:
+        """Keep what the compiled kernels say of a round for the joint law of rounds."""
+        assert self._recent is not None  # noqa: S101 - the caller has asked
+        families = [
+            family for family, shown in zip(self._families, seen, strict=True) if shown.size
+        ]
+        count = sum(family.count for family in families)
+        means, movements, totals, surprises, chances = steps[: 5 * count].reshape(5, 1, count)
+        first, begin, found = 0, 5 * count, []
+        passed = (given[1], given[1], given[2])
+        for family, shown, passed_s in zip(families, seen, passed, strict=False):
+            part, end = slice(first, first + family.count), begin + family.count * family.size
+            gains = steps[begin:end].reshape(family.count, family.size)
+            expected = Prediction(means[:, part], movements[0, part], gains, shown)
+            left = family.decay if math.isnan(passed_s) else family.left_after(float(passed_s))
+            found.append(Step(family, left, expected, movements[0, part]))
+            first, begin = part.stop, end
+        self._recent.add_round(found, movements, totals, surprises)
+        self._recent.add_answer(
+            chances[0],
+            said[6:9],
+            value=float(given[3]),
+            noise=float(given[4]),
+            wider=float(said[5]),
+        )
 
     def skip(self, time_s: float) -> None:
         """Let a round pass that is missing, so that windows can say what it may have been.
@@ -332,9 +477,13 @@ class FilterBank:
                 evidence=float(evidence[run]),
                 share=float(self._weights[run, -count:].sum()),
             )
-            if odds is not None:
-                self._weights[run, -count:] = odds
-                self._weights[run] /= self._weights[run].sum()
+            self._begin_cycle(run, odds)
+
+    def _begin_cycle(self, run: int, odds: Floats | None) -> None:
+        """Let filters of a cycle that begin count as much as they earned; None if none do."""
+        if odds is not None:
+            self._weights[run, -len(odds) :] = odds
+            self._weights[run] /= self._weights[run].sum()
 
     def _decide(
         self, law: Posterior, core: tuple[Floats, Floats, Floats], values: Floats, variance: float
@@ -401,16 +550,12 @@ class FilterBank:
         self._spread += np.stack([np.ones_like(values), values, values * values], axis=1)
 
     def _advance(self, time_s: float) -> None:
+        passed_s = float(self._passed_before(np.array([time_s]))[0])
         if self._time_s is not None:
-            passed_s = time_s - self._time_s
-            if not 0 < passed_s < math.inf:
-                raise ValueError(f"time_s must be later than {self._time_s:g}, got {time_s:g}.")
             self._let_pass(time_s)
             self._spread *= math.exp(-passed_s / (_MEMORY_DAYS * DAY_S))
             self._most *= math.exp(-passed_s / (_MEMBERS_DAYS * DAY_S))
             self._weights = drift_weights(self._weights)
-        elif not math.isfinite(time_s):
-            raise ValueError(f"time_s must be finite, got {time_s}.")
         self._time_s = self._states_s = time_s
 
     def _let_pass(self, time_s: float) -> None:
@@ -490,6 +635,16 @@ def _own_movement(n: int) -> Floats:
     is_above = away > 0
     odds = np.exp(-0.5 * (away / np.where(is_above, _IRREGULAR_ABOVE, _IRREGULAR_BELOW)) ** 2)
     return np.asarray(np.where(is_above, np.maximum(odds, _LEAST_ABOVE), odds) + 1e-300)
+
+
+def _numbers() -> tuple[float, ...]:
+    """Return what the compiled kernels are given, as `struct numbers` in native_bank.h has it."""
+    return (
+        *(_MEMORY_DAYS * DAY_S, _MEMBERS_DAYS * DAY_S),
+        *(_SPREADS_NEEDED, _IRREGULAR_ABOVE, _IRREGULAR_BELOW, _LEAST_ABOVE),
+        *(_HIDDEN, _HIDDEN_COUNT, _MOST_SPREAD, _EXCESS, _SEEN),
+        *(*_SPREADS_LOG, *_SPREADS_SQUARED, *_IRREGULAR_SQUARED),
+    )
 
 
 def _log_at_most(ratio_log: Floats) -> Floats:

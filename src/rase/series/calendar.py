@@ -3,17 +3,30 @@
 import difflib
 import math
 import zoneinfo
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
+from types import MappingProxyType
 from typing import Final, Literal
 
 from rase.series.rounds import RoundResult
 from rase.series.score import WindowResult, mean_of_window
 
-__all__ = ["CalendarWindows", "round_limit_s", "zone_of"]
+__all__ = [
+    "UNITS",
+    "CalendarUnit",
+    "CalendarWindows",
+    "calendar_span_s",
+    "check_midnights",
+    "round_limit_s",
+    "zone_of",
+]
 
 _DAY_S: Final = 86_400
 # Rules of zones change; these years show all offsets that a zone has now.
 _YEARS: Final = range(2000, 2038)
+CalendarUnit = Literal["day", "week"]
+# What they are called as lengths of windows.
+UNITS: Final[Mapping[str, CalendarUnit]] = MappingProxyType({"1d": "day", "1w": "week"})
 
 
 def zone_of(name: str) -> zoneinfo.ZoneInfo:
@@ -73,18 +86,13 @@ class CalendarWindows:
 
     def __init__(
         self,
-        unit: Literal["day", "week"],
+        unit: CalendarUnit,
         zone: zoneinfo.ZoneInfo,
         *,
         interval_ms: int,
         strict: bool = False,
     ) -> None:
-        limit_s = round_limit_s(zone)
-        if limit_s * 1000 % interval_ms:
-            raise ValueError(
-                f"rounds must begin at midnight in {zone.key}: their length must divide "
-                f"{limit_s // 60} minutes, got {interval_ms / 60_000:g}."
-            )
+        check_midnights(zone, interval_ms / 1000)
         self.unit = unit
         self.zone = zone
         self.interval_ms = interval_ms
@@ -121,11 +129,39 @@ class CalendarWindows:
 
     def _span_of(self, start_ms: int) -> tuple[int, int]:
         """Return the first millisecond of the day or week of a moment, and that of the next."""
-        day = datetime.fromtimestamp(start_ms / 1000, self.zone).date()
-        days = 1
-        if self.unit == "week":
-            day, days = day - timedelta(days=day.weekday()), 7
-        return self._midnight_ms(day), self._midnight_ms(day + timedelta(days=days))
+        begin_s, end_s = calendar_span_s(self.unit, self.zone, start_ms / 1000)
+        return begin_s * 1000, end_s * 1000
 
-    def _midnight_ms(self, day: date) -> int:
-        return int(datetime.combine(day, time(), self.zone).timestamp()) * 1000
+
+def check_midnights(zone: zoneinfo.ZoneInfo, round_s: float) -> None:
+    """Check that rounds begin at midnight in a zone.
+
+    Raises:
+        ValueError: If they do not.
+    """
+    limit_s = round_limit_s(zone)
+    if limit_s % round_s:
+        raise ValueError(
+            f"rounds must begin at midnight in {zone.key}: their length must divide "
+            f"{limit_s // 60} minutes, got {round_s / 60:g}."
+        )
+
+
+def calendar_span_s(
+    unit: CalendarUnit, zone: zoneinfo.ZoneInfo, moment_s: float
+) -> tuple[int, int]:
+    """Return the first second of the day or week of a moment, and that of the next.
+
+    Example:
+        >>> begin_s, end_s = calendar_span_s("day", zone_of("Europe/Zurich"), 1774742400)
+        >>> (end_s - begin_s) // 3600
+        23
+    """
+    day, days = datetime.fromtimestamp(moment_s, zone).date(), 1
+    if unit == "week":
+        day, days = day - timedelta(days=day.weekday()), 7
+    return _midnight_s(day, zone), _midnight_s(day + timedelta(days=days), zone)
+
+
+def _midnight_s(day: date, zone: zoneinfo.ZoneInfo) -> int:
+    return int(datetime.combine(day, time(), zone).timestamp())

@@ -38,6 +38,7 @@ _HARMONICS, _PART_COSTS = 4, 16.0
 _ANGLES = 2 * math.pi * np.repeat(np.arange(1, 13), 2)
 _QUARTERS = np.tile([math.pi / 2, 0.0], 12)
 _PADDING = 4
+_AT_ONCE = 8192
 # A frequency this far from a wave of the day, in cycles over the time that is kept, is another.
 _APART, _DAY_MULTIPLES = 0.25, 12
 
@@ -100,8 +101,9 @@ class CycleFilters:
         """Say what the filters expect of a round; anything while no cycle is known."""
         if not self._frequency:
             return self._idle
-        self._go_on(time_s)
-        self._expected = self._family.predict(self._seen())
+        passed, seen = self.go_on(np.array([time_s]))
+        self._family.advance(float(passed[0]))
+        self._expected = self._family.predict(seen[0])
         return self._expected
 
     def take(
@@ -120,11 +122,29 @@ class CycleFilters:
             How much the filters count against all others, if they begin now; None if they do not.
         """
         if self._frequency and self._expected is not None:
-            self._filter(self._expected, value, variance)
-        self._finder.add(time_s, value, precision=1 / variance, evidence=evidence)
-        if self._finder.count % (_EVERY if self._finder.count < _LATER else _EVERY_LATER):
-            return None
-        return self._look(is_trusted=share > _TRUSTED)
+            totals = self._expected.variances + variance
+            self._family.take(self._expected, value - self._expected.means, totals)
+        return self.look(np.array([[time_s, value, 1 / variance, evidence]]), share=share)
+
+    @property
+    def until_look(self) -> int:
+        """How many rounds it takes until a period is looked for again."""
+        every = _EVERY if self._finder.count < _LATER else _EVERY_LATER
+        return every - self._finder.count % every
+
+    def look(self, rounds: Floats, *, share: float) -> Floats | None:
+        """Keep rounds that were taken in, and look for a period where enough have come.
+
+        Args:
+            rounds: As `PeriodFinder.add` takes them, not more than until the next look.
+            share: As in `take`.
+
+        Returns:
+            As `take` does.
+        """
+        is_due = len(rounds) == self.until_look
+        self._finder.add(rounds)
+        return self._look(is_trusted=share > _TRUSTED) if is_due else None
 
     def numbers(self) -> list[Floats]:
         """Return all that is known."""
@@ -153,22 +173,16 @@ class CycleFilters:
         self._finder.count, self._finder.rounds = int(count), rounds.reshape(KEPT, 4)
         self._family.restore(*rest)
 
-    def _go_on(self, time_s: float) -> None:
-        passed_s = time_s - self._time_s
-        self._family.advance(passed_s)
+    def go_on(self, times: Floats) -> tuple[Floats, Floats]:
+        """Go on to rounds; return how much time passed before each, and how much shows in it."""
+        passed = np.diff(times, prepend=self._time_s)
+        phases = []
         # The phase is added up, so that a frequency can be corrected without turning the waves.
-        self._phase = (self._phase + self._frequency * passed_s) % 1.0
-        self._time_s = time_s
-
-    def _seen(self) -> Floats:
-        return _seen(self._phase, self._time_s)
-
-    def _filter(self, expected: Prediction, value: float, variance: float) -> Floats:
-        """Take a round into all filters; return the logarithm of how likely each found it."""
-        totals = expected.variances + variance
-        surprises = value - expected.means
-        self._family.take(expected, surprises, totals)
-        return np.asarray(-0.5 * (np.log(totals) + surprises[0] ** 2 / totals))
+        for passed_s in passed.tolist():
+            self._phase = (self._phase + self._frequency * passed_s) % 1.0
+            phases.append(self._phase)
+        self._time_s = float(times[-1])
+        return passed, _seen(np.array(phases), times)
 
     def _look(self, *, is_trusted: bool) -> Floats | None:
         """Look for a period, and begin again with it where the one before is not trusted."""
@@ -186,13 +200,12 @@ class CycleFilters:
         self._begun = float(self._finder.count)
         self._frequency, self._phase, self._time_s = found, 0.0, float(rounds[0, 0])
         self._family = Family(CYCLE_GRID, self._low, self._width)
-        earned = np.zeros(self._family.count)
-        for place, (when, value, precision, evidence) in enumerate(rounds.tolist()):
-            if place:
-                self._go_on(when)
-            own = self._filter(self._family.predict(self._seen()), value, 1 / precision)
-            if place >= _FIRST:
-                earned += own - evidence
+        passed, seen = self.go_on(rounds[:, 0])
+        passed[0] = -1.0
+        given = np.stack([passed, rounds[:, 1], 1 / rounds[:, 2], np.zeros(len(rounds))], axis=1)
+        surprises, totals = self._family.filter(given, seen, gains=np.empty(0))
+        own = -0.5 * (np.log(totals) + surprises**2 / totals)
+        earned = (own - rounds[:, 3:])[_FIRST:].sum(axis=0)
         odds = np.exp(np.minimum(earned, _MOST_ODDS))
         return np.asarray(CYCLE_SHARE / self._family.count * odds)
 
@@ -205,17 +218,15 @@ class PeriodFinder:
         self.rounds = np.zeros((KEPT, 4))
         self.count = 0
 
-    def add(self, time_s: float, value: float, *, precision: float, evidence: float) -> None:
-        """Take a round.
+    def add(self, rounds: Floats) -> None:
+        """Take rounds.
 
         Args:
-            time_s: When it began.
-            value: Its unbiased mean.
-            precision: One over its variance by noise.
-            evidence: The logarithm of how likely it was before it came.
+            rounds: When each began, its unbiased mean, one over its variance by noise, and the
+                logarithm of how likely it was before it came: a round a row.
         """
-        self.rounds[self.count % KEPT] = time_s, value, precision, evidence
-        self.count += 1
+        self.rounds[(self.count + np.arange(len(rounds))) % KEPT] = rounds
+        self.count += len(rounds)
 
     def kept(self) -> Floats:
         """Return the rounds that are kept, in the order of time."""
@@ -247,18 +258,19 @@ def find_period(rounds: Floats) -> float | None:
         rest = _without(design, rounds[:, 1], roots)
         peak = _peak(places, rest * roots**2, span)
         if peak is not None and _is_no_day(peak / step, times[-1]):
-            found.append(_base(peak / step, times, rounds[:, 1], roots))
+            found.append(_base(peak / step, times, rounds[:, 1], roots=roots, line=line))
     return min(found)[1] if found else None
 
 
-def seen_of_cycle(frequency: float, time_s: float) -> Floats:
-    """Return how much of each part of the state of a cycle's models shows at a time."""
-    return _seen(frequency * time_s % 1.0, time_s)
+def seen_of_cycle(frequency: float, times: Floats) -> Floats:
+    """Return how much of each part of the state of a cycle's models shows, a time a row."""
+    return _seen(frequency * times % 1.0, times)
 
 
-def _seen(phase: float, time_s: float) -> Floats:
-    cycle = wave_columns(phase, _WAVES)
-    return np.concatenate([[1.0, 1.0], cycle, wave_columns(time_s % DAY_S / DAY_S, _DAY_WAVES)])
+def _seen(phases: Floats, times: Floats) -> Floats:
+    days = wave_columns(times % DAY_S / DAY_S, _DAY_WAVES)
+    ones = np.ones((len(times), 2))
+    return np.concatenate([ones, wave_columns(phases, _WAVES), days], axis=1)
 
 
 def wave_columns(phases: Floats | float, harmonics: int) -> Floats:
@@ -271,22 +283,41 @@ def wave_columns(phases: Floats | float, harmonics: int) -> Floats:
 def _designs(times: Floats) -> tuple[Floats, Floats]:
     """Return what is taken out before a period is looked for: a line, or also day and week."""
     span = float(times[-1])
-    columns = [np.ones_like(times), times / span]
-    line = np.stack(columns, axis=1)
-    for period, most in ((DAY_S, 6), (7 * DAY_S, 3)):
-        # A wave of which hardly one period was seen is a trend, and left to the local floor.
-        if span >= 1.5 * period:
-            columns.extend(wave_columns(times / period, most).T)
-    return line, np.stack(columns, axis=1)
+    # A wave of which hardly one period was seen is a trend, and left to the local floor.
+    waves = [
+        (period, most) for period, most in ((DAY_S, 6), (7 * DAY_S, 3)) if span >= 1.5 * period
+    ]
+    days = np.empty((len(times), 2 + 2 * sum(most for _, most in waves)))
+    days[:, 0], days[:, 1] = 1.0, times / span
+    first = 2
+    for period, most in waves:
+        days[:, first : first + 2 * most] = _waves(times / period, most)
+        first += 2 * most
+    return days[:, :2].copy(), days
+
+
+def _waves(phases: Floats, harmonics: int) -> Floats:
+    """Return what `wave_columns` does, to rounding: by one sine and cosine each, a record long."""
+    turns = np.exp(2j * math.pi * phases)
+    found, power = np.empty((len(phases), harmonics, 2)), turns
+    for place in range(harmonics):
+        found[:, place, 0], found[:, place, 1] = power.real, power.imag
+        power = power * turns
+    return found.reshape(len(phases), -1)
 
 
 def _without(design: Floats, values: Floats, roots: Floats) -> Floats:
     """Return what is left of values when the columns of a design are fitted to them."""
-    weighted = design * roots[:, None]
-    products = weighted.T @ weighted
+    products, sums = np.zeros((design.shape[1],) * 2), np.zeros(design.shape[1])
+    # In pieces: a record may have a million rounds.
+    for first in range(0, len(values), _AT_ONCE):
+        some = slice(first, first + _AT_ONCE)
+        weighted = design[some] * roots[some, None]
+        products += weighted.T @ weighted
+        sums += weighted.T @ (values[some] * roots[some])
     # Columns may be nearly alike over a short time; a little is added, and changes nothing else.
     products[np.diag_indices_from(products)] += 1e-9 * len(values)
-    return np.asarray(values - design @ np.linalg.solve(products, weighted.T @ (values * roots)))
+    return np.asarray(values - design @ np.linalg.solve(products, sums))
 
 
 def _is_no_day(frequency: float, span_s: float) -> bool:
@@ -316,18 +347,19 @@ def _peak(places: Places, values: Floats, span: int) -> float | None:
     return top_at / size
 
 
-def _base(frequency: float, times: Floats, values: Floats, roots: Floats) -> tuple[float, float]:
+def _base(
+    frequency: float, times: Floats, values: Floats, *, roots: Floats, line: Floats
+) -> tuple[float, float]:
     """Return the frequency, its half or its third: whichever explains most for its waves.
 
     The first number of the pair is the cost: the smaller, the better.
     """
-    line = _designs(times)[0]
     found = []
     for part in (1, 2, 3):
         base = frequency / part
         if part > 1 and base * times[-1] < _CYCLES:
             break
-        design = np.concatenate([line, wave_columns(times * base, _HARMONICS)], axis=1)
+        design = np.concatenate([line, _waves(times * base, _HARMONICS)], axis=1)
         left = _without(design, values, roots) * roots
         # Schwarz 1978: fewer waves explain as well unless the rest shrinks by enough.
         waves = min(2 * _HARMONICS, _distinct(base, times))

@@ -13,6 +13,7 @@ from typing import Self
 import numpy as np
 
 from rase.arrays import Floats
+from rase.kernels import backend
 
 __all__ = ["DAY_S", "TOGETHER", "Family", "Grid", "Prediction"]
 
@@ -89,7 +90,7 @@ class Family:
     def __init__(self, grid: Grid, low: float, width: float, *, runs: int = 1) -> None:
         count, size = len(grid.level), 2 + 2 * len(grid.sizes)
         self.count, self.size = count, size
-        self._lasting_s = grid.lasting_s
+        self._lasting_s = np.ascontiguousarray(grid.lasting_s)
         self._level_per_s = (grid.level * width) ** 2 / DAY_S
         self._irregular = (grid.irregular * width) ** 2
         self.state = np.zeros((runs, count, size))
@@ -120,10 +121,7 @@ class Family:
 
     def advance(self, passed_s: float) -> None:
         """Let time pass."""
-        if passed_s != self._kept[0]:
-            with np.errstate(divide="ignore"):
-                self._kept = passed_s, np.exp(-passed_s / self._lasting_s)
-        left = self._kept[1]
+        left = self.left_after(passed_s)
         self.state[:, :, 1] *= left
         self._left *= left
         self._vectors[: self.pending, :, 1] *= left
@@ -131,9 +129,57 @@ class Family:
         self._added += passed_s * self._drift_per_s
         self._added[:, 1] += self._irregular * (1 - left * left)
 
+    def filter(self, rounds: Floats, seen: Floats, *, gains: Floats) -> tuple[Floats, Floats]:
+        """Take rounds of one run in, one after the other.
+
+        Args:
+            rounds: How much time passed before each, below 0 for none; its mean; its variance by
+                noise, and that by who reported: a round a row.
+            seen: How much of each part shows, likewise.
+            gains: Is filled with what `Prediction` says of each round, unless it is empty.
+
+        Returns:
+            How far each round was off under each model, and the variance of that: a round a row.
+        """
+        surprises, totals = np.empty((len(rounds), self.count)), np.empty((len(rounds), self.count))
+        kernels = backend.native
+        if kernels is None:
+            self._numpy_filter(rounds, seen, gains, surprises=surprises, totals=totals)
+        else:
+            kernels.filter_rounds(self.arrays, rounds, seen, surprises, totals, gains)
+            self.pending = (self.pending + len(rounds)) % TOGETHER
+        return surprises, totals
+
+    def _numpy_filter(
+        self, rounds: Floats, seen: Floats, gains: Floats, *, surprises: Floats, totals: Floats
+    ) -> None:
+        for row, (passed_s, value, noise, sampling) in enumerate(rounds.tolist()):
+            if passed_s >= 0:
+                self.advance(passed_s)
+            expected = self.predict(seen[row])
+            totals[row] = expected.variances + sampling + noise
+            surprises[row] = value - expected.means[0]
+            self.take(expected, surprises[row : row + 1], totals[row])
+            if len(gains):
+                gains[row] = expected.gains
+
+    @property
+    def arrays(self) -> tuple[Floats | int, ...]:
+        """All that the compiled kernels need; they change the first five in place."""
+        own = (self.state, self.covariance, self._left, self._added, self._vectors)
+        fixed = (self._lasting_s, self._drift_per_s, self._irregular)
+        return (*own, *fixed, self.pending)
+
     @property
     def decay(self) -> Floats:
         """How much the last passage of time left of the irregular part of each model."""
+        return self._kept[1]
+
+    def left_after(self, passed_s: float) -> Floats:
+        """Return how much such a passage of time leaves of the irregular part of each model."""
+        if passed_s != self._kept[0]:
+            with np.errstate(divide="ignore"):
+                self._kept = passed_s, np.exp(-passed_s / self._lasting_s)
         return self._kept[1]
 
     def predict(self, seen: Floats) -> Prediction:

@@ -12,13 +12,16 @@ from rase.series.families import DAY_S, Grid
 
 __all__ = [
     "IRREGULAR",
+    "NUMBERS",
     "drift_weights",
     "edges_grid",
+    "fast_prior",
     "groups",
     "movements",
     "part_of_model",
     "prior",
     "seen_of",
+    "seen_rows",
     "smooth_grid",
 ]
 
@@ -48,7 +51,6 @@ _SMOOTH = np.array(
 # A day with edges, such as office hours, needs all waves that hourly rounds can show, and days of
 # the week of their own.
 _EDGES_DAY = 12
-_ONES = np.ones(2)
 _EDGES = np.array([*(1 / k for k in range(1, _EDGES_DAY + 1)), *[0.7] * 4])
 # From round to round a fleet may begin to move like a neighbouring model, or like any: without this
 # a model that was wrong for long would count nothing when its time comes. What goes to any goes
@@ -58,6 +60,8 @@ _NEXT_LEVEL, _NEXT_IRREGULAR, _ANY, _ANY_FAST = 0.005, 0.002, 1e-4, 6e-4
 # first rounds cannot tell a profile from noise, and following noise costs more than missing a wave.
 _STILLER_LEVEL, _STILLER_PROFILE = 1.35, 2.7
 _PRIOR_EDGES = 0.1
+# What the compiled kernels are given of these, as `struct numbers` in native_bank.h has it.
+NUMBERS = (1 - _ANY - _ANY_FAST, _NEXT_LEVEL, _NEXT_IRREGULAR, *_SINGLE_SHAPE, *_LASTING_SHAPE)
 
 
 @functools.cache
@@ -102,7 +106,7 @@ def prior() -> Floats:
 
 
 @functools.cache
-def _fast_prior() -> Floats:
+def fast_prior() -> Floats:
     """Return where weight goes when anything may happen: mostly to levels that move fast."""
     fast = np.concatenate([one.level >= _LEVELS[-2] for one in _grids()])
     return _fixed(_ANY * prior() + _ANY_FAST * (prior() * fast) / (prior() * fast).sum())
@@ -143,7 +147,7 @@ def drift_weights(weights: Floats) -> Floats:
     _exchange(single.swapaxes(1, 2), _NEXT_IRREGULAR)
     drifted[:, :first] = single.reshape(runs, -1)
     drifted[:, first : first + math.prod(_LASTING_SHAPE)] = lasting.reshape(runs, -1)
-    return np.asarray(drifted + _fast_prior())
+    return np.asarray(drifted + fast_prior())
 
 
 def _exchange(weights: Floats, share: float) -> None:
@@ -158,12 +162,20 @@ def seen_of(time_s: float) -> tuple[Floats, Floats]:
     return _seen_in_week(time_s % (7 * DAY_S))
 
 
+def seen_rows(times: Floats) -> tuple[Floats, Floats]:
+    """Return what `seen_of` says of some times, a time a row."""
+    seconds = times % (7 * DAY_S)
+    day = wave_columns(seconds % DAY_S / DAY_S, _EDGES_DAY)
+    week = wave_columns(seconds / (7 * DAY_S), _SMOOTH_WEEK)
+    days = np.zeros((len(times), 8))
+    days[np.arange(len(times)), (seconds // DAY_S).astype(np.intp)] = 1.0
+    ones = np.ones((len(times), 2))
+    smooth = np.concatenate([ones, day[:, : 2 * _SMOOTH_DAY], week], axis=1)
+    return smooth, np.concatenate([ones, day, days], axis=1)
+
+
 # Rounds of a fleet begin at the same times in every week.
 @functools.lru_cache(maxsize=1024)
 def _seen_in_week(second: float) -> tuple[Floats, Floats]:
-    day = wave_columns(second % DAY_S / DAY_S, _EDGES_DAY)
-    week = wave_columns(second / (7 * DAY_S), _SMOOTH_WEEK)
-    days = np.zeros(8)
-    days[int(second // DAY_S)] = 1.0
-    smooth = np.concatenate([_ONES, day[: 2 * _SMOOTH_DAY], week])
-    return _fixed(smooth), _fixed(np.concatenate([_ONES, day, days]))
+    smooth, edges = seen_rows(np.array([second]))
+    return _fixed(smooth[0]), _fixed(edges[0])

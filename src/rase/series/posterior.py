@@ -19,6 +19,7 @@ from rase.series.models import groups
 
 __all__ = [
     "LEAST_SHARE",
+    "NUMBERS",
     "OUTLIER",
     "SCALES_PRIOR",
     "Experts",
@@ -28,6 +29,7 @@ __all__ = [
     "mix_models",
     "outlier_share",
     "reach_of",
+    "reaches",
 ]
 
 # The variance of movement that models expect is multiplied by one of these; how likely each is
@@ -62,6 +64,12 @@ _STEPS: Final = np.array(
     [0.8, 1.1, 1.4, *(1.6 + 0.1 * step for step in range(8)), 2.45, 2.65, 2.9, 3.2, 3.6, 4.5]
 )
 _MOST_DEGREES: Final = 200
+# What the compiled kernels are given of these, as `struct numbers` in native_bank.h has it.
+NUMBERS: Final = (
+    *(_SCALES_KEPT, _JUMP_CHANCE, _JUMP_SIZE, OUTLIER, _LEAST_WEIGHT),
+    *(_FURTHEST, LEAST_SHARE, _TEMPERATURE, _FIRST_SHARE, student_quantile(0.95, math.inf)),
+    *(*_EXPERTS_PRIOR, *_SCALES, *SCALES_PRIOR, *_STEPS),
+)
 
 
 def outlier_share(degrees: float) -> float:
@@ -293,7 +301,15 @@ def reach_of(
     scaled = _STEPS[:, None, None] * (deviation[:, None] / errors)
     inside = 0.5 * _erf(np.stack([scaled - off, scaled + off]) / math.sqrt(2)).sum(axis=0)
     masses = (weights * inside).sum(axis=2).T
-    return np.array([np.interp(0.95, mass, _STEPS) for mass in masses])
+    # Masses rise with the steps; this is numpy.interp for many rows.
+    above = (masses <= 0.95).sum(axis=1)
+    before = np.clip(above - 1, 0, len(_STEPS) - 2)
+    rows = np.arange(len(masses))
+    low, high = masses[rows, before], masses[rows, before + 1]
+    slopes = (_STEPS[before + 1] - _STEPS[before]) / np.where(high > low, high - low, 1.0)
+    found = slopes * (0.95 - low) + _STEPS[before]
+    found = np.where(above == len(_STEPS), _STEPS[-1], found)
+    return np.asarray(np.where(above == 0, _STEPS[0], found))
 
 
 def as_student(reach: Floats) -> tuple[Floats, Floats]:
@@ -303,7 +319,7 @@ def as_student(reach: Floats) -> tuple[Floats, Floats]:
     far. Where they lie nearer, a few components lie far away; then the deviation is that of the
     normal law of the same reach.
     """
-    quantiles, normal = _quantiles(), student_quantile(0.95, math.inf)
+    quantiles, normal = reaches(), student_quantile(0.95, math.inf)
     # The largest number of degrees that still reaches as far.
     degrees = np.searchsorted(-quantiles, -reach, side="right").astype(np.float64) + 1
     is_near = reach <= quantiles[-1]
@@ -314,7 +330,7 @@ def as_student(reach: Floats) -> tuple[Floats, Floats]:
 
 
 @functools.cache
-def _quantiles() -> Floats:
+def reaches() -> Floats:
     """Return how far Student's law reaches, by whole degrees of freedom from 2."""
     found = np.array([student_quantile(0.95, degrees) for degrees in range(2, _MOST_DEGREES + 1)])
     found.flags.writeable = False

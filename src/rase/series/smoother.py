@@ -9,7 +9,7 @@ looking back is not better, what was known then stays.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -19,9 +19,10 @@ from rase.arrays import Flags, Floats, Places
 from rase.counts.estimate import Estimate
 from rase.counts.registry import SMOOTHED
 from rase.domain import Range
+from rase.kernels import backend
 from rase.series.cycle import CYCLE_GRID, CYCLE_SHARE, find_period, seen_of_cycle
 from rase.series.families import Family, Grid
-from rase.series.models import edges_grid, seen_of, smooth_grid
+from rase.series.models import edges_grid, seen_rows, smooth_grid
 from rase.series.posterior import as_student, reach_of
 
 __all__ = [
@@ -47,6 +48,8 @@ LEAST_ROUNDS: Final = 8
 # Of so many rounds at a time it is kept what models made of them; of the others their state at the
 # beginning of each such block, from which they go through it again.
 _BLOCK = 1024
+# Their mixtures are evaluated for so many at a time, which stays in the caches.
+_MIXED = 64
 
 
 def smooth_record(
@@ -83,10 +86,10 @@ def smooth_record(
         Range(filtered[0].lowest, filtered[0].highest),
     )
     passes, weights = _chosen_models(record, evidence)
-    laws = list(zip(*(one.look_back() for one in passes), strict=True))[::-1]
     blocks = [
-        mixed(weights, *(np.concatenate(part) for part in zip(*law, strict=True))) for law in laws
-    ]
+        mixed(weights, *(np.concatenate(part) for part in zip(*law, strict=True)))
+        for law in zip(*(one.look_back() for one in passes), strict=True)
+    ][::-1]
     about, spread, factors, degrees = (np.concatenate(part) for part in zip(*blocks, strict=True))
     better = is_better(record, about, spread, filtered=filtered)
     return revised(filtered, better, about, spread, factors=factors, degrees=degrees)
@@ -115,16 +118,24 @@ def revised(
     least = _LEAST_ERROR * np.array([one.standard_error for one in filtered])
     errors = np.maximum(factors * np.sqrt(spread), least)
     return [
-        replace(
-            one,
-            value=min(max(float(about[place]), one.lowest), one.highest),
-            standard_error=float(errors[place]),
-            degrees_of_freedom=float(degrees[place]),
+        Estimate(
+            min(max(value, one.lowest), one.highest),
+            error,
+            n=one.n,
             method=SMOOTHED,
+            target=one.target,
+            degrees_of_freedom=df,
+            lasting_error=one.lasting_error,
+            lowest=one.lowest,
+            highest=one.highest,
+            rounds=one.rounds,
+            of_rounds=one.of_rounds,
         )
-        if better[place]
+        if is_revised
         else one
-        for place, one in enumerate(filtered)
+        for one, is_revised, value, error, df in zip(
+            filtered, better, about.tolist(), errors.tolist(), degrees.tolist(), strict=True
+        )
     ]
 
 
@@ -209,6 +220,45 @@ class LookingBack:
         self._matrix += d[:, None, None] * np.outer(row, row)
         return u, d
 
+    def go_through(
+        self,
+        rounds: Floats,
+        seen: Floats,
+        *,
+        lasting_s: Floats,
+        surprises: Floats,
+        totals: Floats,
+        gains: Floats,
+    ) -> tuple[Floats, Floats]:
+        """Go backward through rounds that `rase.series.families.Family.filter` took in.
+
+        Args:
+            rounds: As it was given.
+            seen: Likewise.
+            lasting_s: How long the irregular part of each model lasts.
+            surprises: What it said.
+            totals: Likewise.
+            gains: Likewise.
+
+        Returns:
+            Means and variances of the rounds given all that later ones say; a model a row.
+        """
+        means, variances = np.empty(surprises.T.shape), np.empty(surprises.T.shape)
+        kernels = backend.native
+        if kernels is not None:
+            given = (rounds, seen, np.ascontiguousarray(lasting_s), surprises, totals, gains)
+            kernels.look_back(*given, self._vector, self._matrix, means, variances)
+            return means, variances
+        for row in range(len(rounds) - 1, -1, -1):
+            passed_s, value, noise, _ = rounds[row].tolist()
+            u, d = self.take(gains[row], seen[row], surprises=surprises[row], totals=totals[row])
+            means[:, row] = value - noise * u
+            variances[:, row] = np.maximum(noise - noise**2 * d, 1e-9 * noise)
+            if passed_s >= 0:
+                with np.errstate(divide="ignore"):
+                    self.let_pass(np.exp(-passed_s / lasting_s))
+        return means, variances
+
     def let_pass(self, left: Floats) -> None:
         """Let time pass backward, of which so much was left of the irregular part of each model."""
         self._vector[:, 1] *= left
@@ -225,6 +275,12 @@ class Record:
     noise: Floats
     sampling: Floats
     value_range: Range
+
+    @property
+    def rounds(self) -> Floats:
+        """Each round as `rase.series.families.Family.filter` takes it."""
+        passed = np.diff(self.times, prepend=self.times[0] + 1.0)
+        return np.stack([passed, self.values, self.noise, self.sampling], axis=1)
 
 
 def _chosen_models(record: Record, evidence: Floats) -> tuple[list["_Pass"], Floats]:
@@ -255,12 +311,12 @@ def _chosen_models(record: Record, evidence: Floats) -> tuple[list["_Pass"], Flo
     return passes, together / together.sum()
 
 
-def _seen_smooth(time_s: float) -> Floats:
-    return seen_of(time_s)[0]
+def _seen_smooth(times: Floats) -> Floats:
+    return seen_rows(times)[0]
 
 
-def _seen_edges(time_s: float) -> Floats:
-    return seen_of(time_s)[1]
+def _seen_edges(times: Floats) -> Floats:
+    return seen_rows(times)[1]
 
 
 class _Pass:
@@ -268,13 +324,15 @@ class _Pass:
 
     Args:
         grid: The models.
-        seen: How much of each part of the state shows at a time.
+        seen: How much of each part of the state shows at some times, a time a row.
         record: The rounds.
     """
 
-    def __init__(self, grid: Grid, seen: Callable[[float], Floats], record: Record) -> None:
+    def __init__(self, grid: Grid, seen: Callable[[Floats], Floats], record: Record) -> None:
         self._grid, self._seen, self._record = grid, seen, record
-        self._begin()
+        reach = record.value_range
+        self._family = Family(grid, reach.low, reach.width)
+        self._rounds = record.rounds
 
     def of_models(self, chosen: Places) -> "_Pass":
         """Return some of the models, at the beginning of the record."""
@@ -286,10 +344,9 @@ class _Pass:
     def evidence(self) -> Floats:
         """Return how well each model predicts the record."""
         found = np.zeros(self._family.count)
-        for surprises, totals in zip(
-            *self._forward(range(len(self._record.times)))[:2], strict=True
-        ):
-            found -= 0.5 * (np.log(totals) + surprises**2 / totals)
+        for block in self._blocks():
+            surprises, totals = self._family.filter(*self._part_of(block), gains=np.empty(0))
+            found -= 0.5 * (np.log(totals) + surprises**2 / totals).sum(axis=0)
         return found
 
     def look_back(self) -> Iterator[tuple[Floats, Floats]]:
@@ -297,65 +354,35 @@ class _Pass:
 
         One model a row, one round of the block a column.
         """
-        count = len(self._record.times)
-        blocks = [range(first, min(first + _BLOCK, count)) for first in range(0, count, _BLOCK)]
-        kept, steps = [], None
+        family, blocks = self._family, self._blocks()
+        kept = []
         for block in blocks:
-            kept.append((self._family.pending, [one.copy() for one in self._family.numbers()]))
-            steps = self._forward(block)
-        later = LookingBack(self._family.count, self._family.size)
+            kept.append((family.pending, [one.copy() for one in family.numbers()]))
+            if block is not blocks[-1]:
+                family.filter(*self._part_of(block), gains=np.empty(0))
+        later = LookingBack(family.count, family.size)
+        gains = np.empty((len(blocks[0]), family.count, family.size))
         for block, (pending, state) in zip(blocks[::-1], kept[::-1], strict=True):
-            if steps is None:
-                self._begin()
-                self._family.pending = pending
-                self._family.restore(*state)
-                steps = self._forward(block)
-            yield self._backward(block, steps, later)
-            steps = None
-
-    def _begin(self) -> None:
-        reach = self._record.value_range
-        self._family = Family(self._grid, reach.low, reach.width)
-
-    def _forward(self, block: range) -> tuple[Floats, Floats, list[Floats]]:
-        """Take a block in; return surprises, their variances, and gains, a round a row."""
-        family, record = self._family, self._record
-        surprises = np.empty((len(block), family.count))
-        totals, gains = np.empty_like(surprises), []
-        for row, place in enumerate(block):
-            if place:
-                family.advance(float(record.times[place] - record.times[place - 1]))
-            expected = family.predict(self._seen(float(record.times[place])))
-            totals[row] = expected.variances + record.sampling[place] + record.noise[place]
-            surprises[row] = record.values[place] - expected.means[0]
-            family.take(expected, surprises[row : row + 1], totals[row])
-            gains.append(expected.gains)
-        return surprises, totals, gains
-
-    def _backward(
-        self, block: range, steps: tuple[Floats, Floats, list[Floats]], later: LookingBack
-    ) -> tuple[Floats, Floats]:
-        record, (surprises, totals, gains) = self._record, steps
-        means, variances = np.empty_like(surprises.T), np.empty_like(surprises.T)
-        for row in range(len(block) - 1, -1, -1):
-            place = block[row]
-            u, d = later.take(
-                gains[row],
-                self._seen(float(record.times[place])),
-                surprises=surprises[row],
-                totals=totals[row],
+            family.pending = pending
+            family.restore(*state)
+            rounds, seen = self._part_of(block)
+            surprises, totals = family.filter(rounds, seen, gains=gains[: len(block)])
+            yield later.go_through(
+                rounds,
+                seen,
+                lasting_s=self._grid.lasting_s,
+                surprises=surprises,
+                totals=totals,
+                gains=gains[: len(block)],
             )
-            noise = record.noise[place]
-            means[:, row] = record.values[place] - noise * u
-            variances[:, row] = np.maximum(noise - noise**2 * d, 1e-9 * noise)
-            if place:
-                passed_s = float(record.times[place] - record.times[place - 1])
-                later.let_pass(self._left_after(passed_s))
-        return means, variances
 
-    def _left_after(self, passed_s: float) -> Floats:
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.exp(-passed_s / self._grid.lasting_s))
+    def _blocks(self) -> list[range]:
+        count = len(self._record.times)
+        return [range(first, min(first + _BLOCK, count)) for first in range(0, count, _BLOCK)]
+
+    def _part_of(self, block: range) -> tuple[Floats, Floats]:
+        some = slice(block.start, block.stop)
+        return self._rounds[some], self._seen(self._record.times[some])
 
 
 def mixed(
@@ -369,6 +396,10 @@ def mixed(
     """
     about = weights @ found
     spread = weights @ (variances + np.square(found - about))
-    shares = np.tile(weights, (len(about), 1))
-    reach = reach_of(shares, found.T, variances.T, about=about, deviation=np.sqrt(spread))
+    reach = np.empty(len(about))
+    for first in range(0, len(about), _MIXED):
+        some = slice(first, first + _MIXED)
+        shares = np.tile(weights, (len(about[some]), 1))
+        laws = (shares, found[:, some].T, variances[:, some].T)
+        reach[some] = reach_of(*laws, about=about[some], deviation=np.sqrt(spread[some]))
     return about, spread, *as_student(reach)

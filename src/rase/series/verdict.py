@@ -24,10 +24,12 @@ __all__ = [
     "FALSE_ALARM",
     "POWER",
     "ROUNDS_NEEDED",
+    "WAYS",
     "Verdict",
     "VerdictTally",
     "verdict_in_words",
     "verdicts",
+    "visible_share",
 ]
 
 Floats = NDArray[np.float64]
@@ -43,6 +45,8 @@ _SIZE = 1 + 2 * len(_PERIODS_S)
 _AT_ONCE = 256
 # A wave that varies less than this within the rounds cannot be sentence from a constant.
 _LEAST_VARIANCE = 0.01
+# What would show half of what shows, whatever the budget.
+WAYS: Final = "4 times the devices or half the range"
 # An interval of nine tenths of what is possible anyway says nothing.
 _VAGUE = 0.9
 
@@ -65,13 +69,13 @@ class Verdict:
     spread: float
     visible: float
 
-    def sentence(self, unit: str = "", *, has_advice: bool = True) -> str:
+    def sentence(self, unit: str = "", *, ways: str = WAYS) -> str:
         """Return the verdict in plain words, with numbers to two digits.
 
         Args:
             unit: The unit of the means.
-            has_advice: Whether to say what more devices or a narrower range would show; errors that
-                hold more than noise do not shrink with these.
+            ways: What would show half of what shows; empty for none: errors that hold more than
+                noise do not shrink with more devices or a narrower range.
         """
 
         def shown(number: float) -> str:
@@ -88,9 +92,7 @@ class Verdict:
             f"not distinguishable from a constant: {self.rounds} rounds differ by no more than "
             f"their noise, {shown(self.noise)}; a spread of {shown(self.visible)} would show"
         )
-        if not has_advice:
-            return text
-        return f"{text}, or of {shown(self.visible / 2)} with 4 times the devices or half the range"
+        return f"{text}, or of {shown(self.visible / 2)} with {ways}" if ways else text
 
 
 def verdicts(
@@ -214,7 +216,7 @@ def _verdicts(counts: NDArray[np.int64], sums: Floats) -> list[Verdict]:
     noise = np.sqrt(counts / total)
     found = []
     for place, degrees in enumerate(free.tolist()):
-        most, few = _chi_square(1 - FALSE_ALARM / 2, degrees), _chi_square(1 - POWER, degrees)
+        most = _chi_square(1 - FALSE_ALARM / 2, degrees)
         seen = int(waves[place])
         is_moving = bool(all_squares[place] > most) or (
             seen > 0 and bool(explained[place] > _chi_square(1 - FALSE_ALARM / 2, seen))
@@ -225,7 +227,7 @@ def _verdicts(counts: NDArray[np.int64], sums: Floats) -> list[Verdict]:
                 is_moving=is_moving,
                 noise=float(noise[place]),
                 spread=float(spread[place]),
-                visible=float(noise[place]) * math.sqrt(most / few - 1),
+                visible=float(noise[place]) * visible_share(degrees + 1),
             )
         )
     return found
@@ -237,7 +239,7 @@ def verdict_in_words(
     known: int,
     unit: str = "",
     of: Iterable[Estimate] = (),
-    has_advice: bool = True,
+    ways: str = WAYS,
 ) -> str:
     """Return what is said with answers.
 
@@ -246,15 +248,29 @@ def verdict_in_words(
         known: How many are known.
         unit: The unit of the means.
         of: The answers it goes with.
-        has_advice: As for `Verdict.sentence`.
+        ways: As for `Verdict.sentence`.
     """
     if verdict is None:
         sentence = f"unknown yet: {known} of {ROUNDS_NEEDED} rounds needed"
     else:
-        sentence = verdict.sentence(unit, has_advice=has_advice)
+        sentence = verdict.sentence(unit, ways=ways)
     if any(_is_vague(one) for one in of):
         return f"the interval is nearly the whole range and says nothing; {sentence}"
     return sentence
+
+
+def visible_share(rounds: int) -> float:
+    """Return how far rounds must differ to be noticed with probability `POWER`, by their noise.
+
+    Args:
+        rounds: How many are compared, two or more.
+
+    Example:
+        >>> [round(visible_share(rounds), 2) for rounds in (8, 24, 168)]
+        [2.49, 1.41, 0.72]
+    """
+    most, few = (_chi_square(level, rounds - 1) for level in (1 - FALSE_ALARM / 2, 1 - POWER))
+    return math.sqrt(most / few - 1)
 
 
 def _is_vague(estimate: Estimate) -> bool:

@@ -48,6 +48,9 @@ STEPS_FILE = "NEXT.txt"
 REGISTRAR_FOLDER = "registrar"
 _PORTS = {Role.SHUFFLER: 8701, Role.FUSION: 8702}
 _REGISTRAR_PORT = 8704
+# With shorter rounds an installation is tried out: who enrols is not to wait for long.
+_SHORT_ROUND_S = 600
+_SHORT_WINDOW_S = 60
 
 _SHUFFLER = """\
 # The shuffler: knows who sends, not what: sealed. Its operator must not be the fusion centre's.
@@ -65,7 +68,8 @@ opening_key_files = [{opening_key_file}]
 fusion_key = {peer_key}
 # Where batches go; https, except on this machine.
 fusion_url = {peer_url}
-{registrar_line}
+# The registrar's public key: only reports with its tokens count.
+registrar_key = {registrar_key}
 # lease_s = 60                 # how long one closer may take for a round
 # workers = 1                  # processes that open large rounds
 
@@ -98,7 +102,8 @@ opening_key_files = [{opening_key_file}]
 shuffler_key = {peer_key}
 # Where campaigns and keysets are countersigned; https, except on this machine.
 shuffler_url = {peer_url}
-{registrar_line}
+# The registrar's public key: only reports with its tokens count.
+registrar_key = {registrar_key}
 # workers = 2                  # processes that open large batches; one a core if not given
 # keep_values_s = 0            # how long noisy reports are kept after their round is final
 # admin_over_http = false      # whether tokens of the scope admin:campaign may publish
@@ -120,7 +125,7 @@ shuffler_key = {shuffler_key}
 # Where campaigns are read and keys countersigned; https, except on this machine.
 shuffler_url = {shuffler_url}
 campaigns = [{campaign}]
-# window_rounds = 0            # rounds of a token window; 0 for the campaign's window
+{window_line}
 # lead_s = 0                   # how long tokens can be fetched at least; 0 for a round
 """
 
@@ -165,7 +170,7 @@ class Plan:
         campaign: What the fleet agrees to.
         shuffler_url: The shuffler's address; a server on this machine listens where it says.
         fusion_url: The fusion centre's address likewise.
-        registrar_url: The registrar's likewise; None for none.
+        registrar_url: The registrar's likewise.
         cache_s: How long devices may keep a keyset.
         keys_valid_s: How long the first opening keys are used.
         takes_turns: Whether each device reports once in a window, in a round of its own.
@@ -177,7 +182,7 @@ class Plan:
     campaign: Campaign
     shuffler_url: str
     fusion_url: str
-    registrar_url: str | None = None
+    registrar_url: str
     cache_s: int
     keys_valid_s: int
     takes_turns: bool = False
@@ -190,8 +195,6 @@ class Plan:
             ("--fusion-url", self.fusion_url),
             ("--registrar-url", self.registrar_url),
         ):
-            if url is None:
-                continue
             try:
                 split_address(url, plain="http", secure="https")
             except ValueError as error:
@@ -211,12 +214,12 @@ class Installed:
     Args:
         folder: Where.
         public: The public keys of both servers.
-        registrar: The registrar's public key; None without one.
+        registrar: The registrar's public key.
     """
 
     folder: Path
     public: tuple[PublicKeys, PublicKeys]
-    registrar: bytes | None = None
+    registrar: bytes
 
 
 def install(
@@ -224,7 +227,7 @@ def install(
     plan: Plan,
     *,
     now_s: int,
-    device_text: Callable[[str, str, str | None], str],
+    device_text: Callable[[str, str, str], str],
     device_file: str,
 ) -> Installed:
     """Make the folders ``shuffler``, ``fusion``, ``registrar`` and ``device``, all or none.
@@ -245,18 +248,17 @@ def install(
     try:
         # Takes the place of an empty folder, and of nothing else.
         with replacing_folder(folder, mode=0o700) as made:
-            registrar = None if plan.registrar_url is None else os.urandom(32)
-            registrar_key = None if registrar is None else public_key_of(registrar)
+            registrar = os.urandom(32)
+            registrar_key = public_key_of(registrar)
             public = _fill(made, plan, now_s, registrar_key)
             shuffler, fusion = public
-            if registrar is not None:
-                _fill_registrar(made, plan, public, registrar)
+            _fill_registrar(made, plan, public, registrar)
             device = made / "device"
             device.mkdir(mode=0o700)
             text = device_text(
                 public_text(fusion.signing_key),
                 public_text(shuffler.signing_key),
-                None if registrar_key is None else public_text(registrar_key),
+                public_text(registrar_key),
             )
             write_private(device / device_file, text)
             (made / STEPS_FILE).write_text("\n".join(next_steps(folder, plan)) + "\n", "utf-8")
@@ -270,25 +272,20 @@ def next_steps(folder: Path, plan: Plan) -> list[str]:
     shuffler, fusion, device = (folder / name for name in ("shuffler", "fusion", "device"))
     at_shuffler, at_fusion = (f"--config {path / SETTINGS_FILE}" for path in (shuffler, fusion))
     at_registrar = f"--config {folder / REGISTRAR_FOLDER / SETTINGS_FILE}"
-    runs, approves, approval = [], [], ""
-    if plan.registrar_url is not None:
-        runs = [f"rase registrar run {at_registrar}"]
-        approves = [f"rase registrar approve {at_registrar} > approval.txt"]
-        approval = " --approval-file approval.txt"
     return [
         "# 1. Run the servers, and leave them running.",
         f"rase shuffler run {at_shuffler}",
         f"rase fusion run {at_fusion}",
-        *runs,
+        f"rase registrar run {at_registrar}",
         "# 2. Publish keys, then the campaign; the shuffler countersigns both.",
         f"rase fusion publish-keys {fusion / KEYSET_FILE} {at_fusion}",
         f"rase campaign publish {fusion / CAMPAIGN_FILE} {at_fusion}",
         "# What is made from here on is for you only.",
         "umask 077",
-        "# 3. Enrol a device: one token each. For more devices, copy the folder first (cp -a).",
+        "# 3. Enrol a device: a token and an approval each. For more, copy the folder first.",
         f"rase shuffler enrol {at_shuffler} > token.txt",
-        *approves,
-        f"rase device enrol --folder {device} --token-file token.txt{approval}",
+        f"rase registrar approve {at_registrar} > approval.txt",
+        f"rase device enrol --folder {device} --token-file token.txt --approval-file approval.txt",
         f"# 4. Set [source] in its settings, and run it. {_company(plan)}",
         f"rase device run --folder {device}",
         "# 5. Ask.",
@@ -320,7 +317,7 @@ def _fill_registrar(
     (place / KEYS_FOLDER).mkdir(mode=0o700)
     text = base64.b64encode(secret).decode() + "\n"
     write_private(place / KEYS_FOLDER / "signing.key", text)
-    host, port = _listens(str(plan.registrar_url), _REGISTRAR_PORT)
+    host, port = _listens(plan.registrar_url, _REGISTRAR_PORT)
     settings = _REGISTRAR.format(
         host=json.dumps(host),
         port=port,
@@ -328,22 +325,21 @@ def _fill_registrar(
         shuffler_key=json.dumps(public_text(shuffler.signing_key)),
         shuffler_url=json.dumps(plan.shuffler_url),
         campaign=json.dumps(plan.campaign.id),
+        window_line=_window_line(plan.campaign),
     )
     write_private(place / SETTINGS_FILE, settings)
 
 
-def _registrar_line(key: bytes | None) -> str:
-    if key is None:
-        return '# registrar_key = "..."        # of a registrar, whose tokens reports then need'
-    return (
-        "# The registrar's public key: reports need its tokens.\n"
-        f"registrar_key = {json.dumps(public_text(key))}"
-    )
+def _window_line(campaign: Campaign) -> str:
+    """Return how long token windows are: of short rounds, so long that nobody waits for a day."""
+    rounds, mark = campaign.window, "# "
+    if campaign.round_s < _SHORT_ROUND_S:
+        rounds, mark = min(max(_SHORT_WINDOW_S // campaign.round_s, 2), rounds), ""
+    words = "rounds of a token window; a new device waits for the next one"
+    return f"{mark}window_rounds = {rounds}".ljust(31) + f"# {words}"
 
 
-def _fill(
-    folder: Path, plan: Plan, now_s: int, registrar: bytes | None
-) -> tuple[PublicKeys, PublicKeys]:
+def _fill(folder: Path, plan: Plan, now_s: int, registrar: bytes) -> tuple[PublicKeys, PublicKeys]:
     signing = {role: SigningKey.generate(role) for role in Role}
     kems = {Role.SHUFFLER: X25519, Role.FUSION: KEM_NUMBERS[plan.campaign.kem]}
     opening = {role: OpeningKey.generate(role, 1, kem=kems[role]) for role in Role}
@@ -379,7 +375,7 @@ def _fill(
             opening_key_file=json.dumps(opening_key_name(1)),
             peer_key=json.dumps(public_text(public[peer].signing_key)),
             peer_url=json.dumps(peer_url),
-            registrar_line=_registrar_line(registrar),
+            registrar_key=json.dumps(public_text(registrar)),
             max_epsilon=max(plan.campaign.epsilon),
             window_budget=plan.campaign.window_budget,
             k_min=plan.campaign.k_min,

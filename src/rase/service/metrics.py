@@ -1,23 +1,34 @@
-"""Metrics for Prometheus: counters and gauges in its text format, version 0.0.4.
+"""Metrics for Prometheus: counters, gauges and histograms in its text format, version 0.0.4.
 
 Base units, ``_total`` for counters, labels of few values; a device is never one. The format is some
 lines of text, so no package is needed for it.
 """
 
+import math
 import resource
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import accumulate
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from rase.errors import ConfigurationError, StorageError
-from rase.service.telemetry import Telemetry
+from rase.service.telemetry import BOUNDS_S, Durations, Telemetry
 from rase.version import __version__
 
-__all__ = ["CONTENT_TYPE", "COUNTERS", "GAUGES", "Gauge", "Gauges", "exposition", "served_metrics"]
+__all__ = [
+    "CONTENT_TYPE",
+    "COUNTERS",
+    "GAUGES",
+    "HISTOGRAMS",
+    "Gauge",
+    "Gauges",
+    "exposition",
+    "served_metrics",
+]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -52,6 +63,7 @@ COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
         "reports_cover": "Cover reports dropped.",
         "reports_carried": "Reports carried over, counted at each close.",
         "reports_dropped": "Reports dropped below k_min, or replaced by a newer one of the device.",
+        "reports_minority": "Reports sealed for other keys than the rest of their round.",
         "batches_accepted": "Batches that the fusion centre accepted.",
         "batches_refused": "Refusals of a batch by the fusion centre.",
         "batches_no_key": "Refusals of a batch because the fusion centre does not hold its key.",
@@ -95,6 +107,20 @@ COUNTERS: Final[Mapping[str, Mapping[str, str]]] = {
         "broker_connections": "Connections made to the broker.",
         "problems": "Refusals, by problem.",
         "traces_failed": _TRACES_FAILED,
+    },
+}
+# By server and process, each span that is timed, and what it is the duration of.
+HISTOGRAMS: Final[Mapping[str, Mapping[str, str]]] = {
+    "shuffler intake": {"intake": "Storing the reports of one commit."},
+    "shuffler closer": {
+        "close": "Opening, permuting and releasing one round.",
+        "forward": "One attempt to send a batch.",
+    },
+    "registrar": {},
+    "fusion": {
+        "put": "Storing a batch.",
+        "finalise": "Making due rounds final.",
+        "question": "Answering one question of a subscriber, streams left out.",
     },
 }
 GAUGES: Final[Mapping[str, str]] = {
@@ -150,6 +176,7 @@ def exposition(telemetry: Telemetry, process: str, gauges: Gauges = tuple) -> st
         if not samples and short != "problems":
             samples[""] = 0
         lines += [f"{name}{label} {count}" for label, count in sorted(samples.items())]
+    lines += _histogram_lines(telemetry, HISTOGRAMS[process])
     lines += _gauge_lines([*_own(telemetry.role, process), *_read_gauges(gauges)])
     return "\n".join(lines) + "\n"
 
@@ -202,6 +229,19 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing: a line would name the address of the peer."""
+
+
+def _histogram_lines(telemetry: Telemetry, described: Mapping[str, str]) -> Iterator[str]:
+    """Yield each duration as a histogram; those not measured yet are 0."""
+    timed = telemetry.durations()
+    for span in sorted(described.keys() | timed.keys()):
+        name, one = f"rase_{telemetry.role}_{span}_duration_seconds", timed.get(span, Durations())
+        yield from _head(name, described.get(span, "Not documented."), "histogram")
+        counts = list(accumulate(one.counts))
+        for bound, count in zip([*BOUNDS_S, math.inf], counts, strict=True):
+            yield f'{name}_bucket{{le="{"+Inf" if bound == math.inf else f"{bound:g}"}"}} {count}'
+        yield f"{name}_sum {one.total_s!r}"
+        yield f"{name}_count {counts[-1]}"
 
 
 def _label(problem: str) -> str:

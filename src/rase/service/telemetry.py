@@ -8,12 +8,18 @@ Spans have the same fields; they go nowhere unless the operator names a collecto
 import json
 import sys
 import threading
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol, TextIO, TypeAlias
 
-__all__ = ["FIELDS", "Ending", "Span", "Telemetry", "Tracer"]
+from rase.clock import SystemClock
+
+__all__ = ["BOUNDS_S", "FIELDS", "Durations", "Ending", "Span", "Telemetry", "Tracer"]
+
+BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""The upper ends in seconds between which durations are counted."""
 
 FIELDS: Final = frozenset(
     {
@@ -78,6 +84,26 @@ class Span:
         self.is_forgotten = True
 
 
+class Durations:
+    """How long pieces of work took: how many at most each of `BOUNDS_S`, and all together.
+
+    Args:
+        counts: For each bound, and for no bound, how many lay below it and above the one before.
+        total_s: The sum of all.
+    """
+
+    __slots__ = ("counts", "total_s")
+
+    def __init__(self, counts: Iterable[int] = (), total_s: float = 0.0) -> None:
+        self.counts = list(counts) or [0] * (len(BOUNDS_S) + 1)
+        self.total_s = total_s
+
+    def add(self, seconds: float) -> None:
+        """Count one more."""
+        self.counts[bisect_left(BOUNDS_S, seconds)] += 1
+        self.total_s += seconds
+
+
 class Telemetry:
     """Count what happens, write log lines and time pieces of work.
 
@@ -100,6 +126,8 @@ class Telemetry:
         self._stream = stream
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
+        self._durations: dict[str, Durations] = {}
+        self._clock = SystemClock()
 
     def event(self, name: str, **fields: str | float) -> None:
         """Write one line, if it can be written.
@@ -119,18 +147,16 @@ class Telemetry:
 
     @contextmanager
     def span(self, name: str, **fields: str | float) -> Iterator[Span]:
-        """Time a piece of work, for the collector of traces if there is one.
+        """Time a piece of work, for the metrics, and for the collector of traces if there is one.
 
         Of an error only its kind is logged: its message may name files or hold what was sent.
 
         Raises:
             ValueError: If a field is not one of `FIELDS`.
         """
-        span = Span(fields)
-        if self.tracer is None:
-            yield span
-            return
-        end, error = self.tracer.begin(name), None
+        span, begin_s = Span(fields), self._clock.monotonic_s()
+        end = None if self.tracer is None else self.tracer.begin(name)
+        error = None
         try:
             yield span
         except BaseException as raised:
@@ -138,7 +164,11 @@ class Telemetry:
             raise
         finally:
             if not span.is_forgotten:
-                end(span.fields, error)
+                with self._lock:
+                    timed = self._durations.setdefault(name, Durations())
+                    timed.add(self._clock.monotonic_s() - begin_s)
+                if end is not None:
+                    end(span.fields, error)
 
     def count(self, name: str, amount: int = 1) -> None:
         """Add to a counter; ``name`` is in the plural, without prefix or suffix."""
@@ -149,6 +179,13 @@ class Telemetry:
         """Return all counters by their Prometheus names."""
         with self._lock:
             return dict(sorted(self._counts.items()))
+
+    def durations(self) -> Mapping[str, Durations]:
+        """Return how long pieces of work took, by the name of the span."""
+        with self._lock:
+            return {
+                name: Durations(one.counts, one.total_s) for name, one in self._durations.items()
+            }
 
 
 def _check_fields(fields: Mapping[str, str | float]) -> dict[str, str | float]:

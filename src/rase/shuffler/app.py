@@ -49,7 +49,7 @@ class _Enrolment(BaseModel):
     token: str
     device_key: str
     proof: str
-    certificate: str = ""
+    certificate: str
 
 
 def create_shuffler_app(

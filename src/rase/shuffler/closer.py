@@ -131,9 +131,7 @@ class Closer:
         name = agreed.campaign.id
         try:
             with self._telemetry.span("close", campaign=name, round=lease.round) as span:
-                closed = self._releaser.close(
-                    lease, agreed, last_round=documents.last_round(agreed), now_s=now_s
-                )
+                closed = self._releaser.close(lease, agreed, documents=documents, now_s=now_s)
                 span.add_fields(state=closed.state)
         except LeaseLost:
             self._telemetry.count("leases_lost")
@@ -157,7 +155,11 @@ class Closer:
         self._telemetry.count(f"batches_{answer.value}")
         fields = {"round": forwarded.round, "attempt": forwarded.attempt}
         if answer is Answer.LATER:
-            self._telemetry.event("batch_not_taken", **fields, retry_s=forwarded.retry_s)
+            self._telemetry.event(
+                "batch_not_taken", **fields, problem=forwarded.problem, retry_s=forwarded.retry_s
+            )
+        elif forwarded.problem:
+            self._telemetry.event(f"batch_{answer.value}", **fields, problem=forwarded.problem)
         else:
             self._telemetry.event(f"batch_{answer.value}", **fields)
         return forwarded
@@ -176,6 +178,7 @@ class Closer:
         self._telemetry.count("reports_cover", closed.covers)
         self._telemetry.count("reports_carried", closed.carried)
         self._telemetry.count("reports_dropped", closed.dropped)
+        self._telemetry.count("reports_minority", closed.minority)
         # How many came to a withheld round is not logged either.
         fields: dict[str, int | str] = {"campaign": campaign, "round": lease.round}
         if closed.state == "released":

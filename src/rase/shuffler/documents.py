@@ -8,18 +8,19 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rase.campaign import Campaign
 from rase.clock import round_number
-from rase.errors import Malformed, PrivacyRefused, WireError
+from rase.errors import Malformed, PrivacyRefused, UnknownKey, WireError
+from rase.service.acts import record_act
 from rase.shuffler.proposals import MAX_PROPOSAL_BYTES, split_proposal
 from rase.shuffler.public_keys import check_own_keys
 from rase.storage.interface import Database, Transaction
 from rase.validation import CampaignInvalid
 from rase.wire import cbor
 from rase.wire.key_schedule import LEAD_CACHES, limit_mistakes, sudden_changes
-from rase.wire.keys import Keyset, SigningKey
+from rase.wire.keys import Keyset, Role, SigningKey
 from rase.wire.signed import (
     PinnedKeys,
     SignedCampaign,
@@ -28,12 +29,14 @@ from rase.wire.signed import (
     signature_of,
     versions_bytes,
 )
+from rase.wire.suites import KEM_NUMBERS
 
 if TYPE_CHECKING:
     from rase.wire.tokens import SignedTokenKey
 
 __all__ = [
     "Agreed",
+    "AgreedKeyset",
     "Countersigner",
     "Documents",
     "OpenRound",
@@ -43,6 +46,10 @@ __all__ = [
     "lead_mistakes",
     "load_documents",
 ]
+
+
+# Devices go by the newest few; a report with an older number is sealed again.
+_MOST_KEYSETS: Final = 16
 
 
 class PolicyRefused(WireError):
@@ -150,6 +157,14 @@ class Agreed:
         return self.hash[:8]
 
 
+class AgreedKeyset(NamedTuple):
+    """A keyset that both servers signed, and when the next one took its place."""
+
+    keyset: Keyset
+    signed: bytes
+    replaced_s: int | None = None
+
+
 class OpenRound(NamedTuple):
     """What one header stands for: a version, a round, and the time and size of its reports."""
 
@@ -165,18 +180,15 @@ class Documents:
 
     Args:
         campaigns: All versions of all campaigns.
-        keyset: The newest keyset; None before the first.
-        signed_keyset: Its bytes.
+        keysets: The newest keysets, the newest first; none before the first.
     """
 
     def __init__(
-        self,
-        campaigns: Iterable[Agreed] = (),
-        keyset: Keyset | None = None,
-        signed_keyset: bytes = b"",
+        self, campaigns: Iterable[Agreed] = (), keysets: Sequence[AgreedKeyset] = ()
     ) -> None:
-        self.keyset = keyset
-        self.signed_keyset = signed_keyset
+        self.keyset = keysets[0].keyset if keysets else None
+        self.signed_keyset = keysets[0].signed if keysets else b""
+        self._keysets = {one.keyset.version: one for one in keysets}
         # By header: nearly all reports of a round have the same, so it is looked into once.
         self.open_rounds: dict[bytes, OpenRound] = {}
         self._by_tag: dict[bytes, Agreed] = {}
@@ -195,6 +207,28 @@ class Documents:
             if agreed.campaign.not_before <= round:
                 return agreed if round <= agreed.campaign.not_after else None
         return None
+
+    def has_keyset(self, number: int) -> bool:
+        """Return whether a keyset of that number is among the newest that were agreed."""
+        return number in self._keysets
+
+    def fusion_key(self, number: int, campaign: Campaign, round: int) -> int | None:
+        """Return which key reports of a round that name a keyset are sealed for; None for none.
+
+        Two cache times after a keyset was replaced, every device that asks in time has the one that
+        followed. Until then both choose the same key of the fusion centre, which was checked before
+        the later one was signed. Whoever names another was shown other keys than the rest.
+        """
+        found, end_s = self._keysets.get(number), campaign.round_end_s(round)
+        if found is None:
+            return None
+        keyset, replaced_s = found.keyset, found.replaced_s
+        if replaced_s is not None and end_s >= replaced_s + LEAD_CACHES * keyset.cache_s:
+            return None
+        try:
+            return keyset.active(Role.FUSION, end_s, kem=KEM_NUMBERS[campaign.kem]).id
+        except UnknownKey:
+            return None
 
     def newest(self, campaign_id: str) -> Agreed | None:
         """Return the last version of a campaign."""
@@ -241,12 +275,17 @@ def load_documents(database: Database, pinned: PinnedKeys) -> Documents:
     """
     with database.snapshot() as transaction:
         campaigns = transaction.execute("SELECT signed FROM campaign")
-        keysets = transaction.execute("SELECT signed FROM keyset ORDER BY version DESC LIMIT 1")
+        rows = transaction.execute(
+            "SELECT signed, agreed_s FROM keyset ORDER BY version DESC LIMIT ?", (_MOST_KEYSETS,)
+        )
     agreed = [_verify_agreed(bytes(signed), pinned) for (signed,) in campaigns]
-    if not keysets:
-        return Documents(agreed)
-    signed_keyset = bytes(keysets[0][0])
-    return Documents(agreed, _keyset(signed_keyset, pinned), signed_keyset)
+    # When a keyset of an early release was agreed is not known: long ago.
+    replaced = [None, *(agreed_s or 0 for _, agreed_s in rows)]
+    keysets = [
+        AgreedKeyset(_keyset(bytes(signed), pinned), bytes(signed), replaced_s)
+        for (signed, _), replaced_s in zip(rows, replaced, strict=False)
+    ]
+    return Documents(agreed, keysets)
 
 
 # The closer asks every few seconds, and documents hardly ever change: the same bytes under the same
@@ -257,7 +296,7 @@ def _verify_agreed(signed: bytes, pinned: PinnedKeys) -> Agreed:
     return Agreed(found.hash, found.campaign, signed)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=2 * _MOST_KEYSETS)
 def _keyset(signed: bytes, pinned: PinnedKeys) -> Keyset:
     return SignedKeyset.from_bytes(signed, pinned).keyset
 
@@ -272,15 +311,23 @@ class Countersigner:
         key: The shuffler's signing key.
         pinned: The public signing keys of both servers.
         policy: What the operator agrees to.
+        by: Who signs, for the log of acts; the user of this process if empty.
     """
 
     def __init__(
-        self, database: Database, *, key: SigningKey, pinned: PinnedKeys, policy: Policy
+        self,
+        database: Database,
+        *,
+        key: SigningKey,
+        pinned: PinnedKeys,
+        policy: Policy,
+        by: str = "",
     ) -> None:
         self._database = database
         self._key = key
         self._pinned = pinned
         self._policy = policy
+        self._by = by
 
     def campaign(
         self, proposal: bytes, *, now_s: float, expected: tuple[str, int] | None = None
@@ -330,6 +377,8 @@ class Countersigner:
                     max(campaign.not_before, present),
                 ),
             )
+            subject = f"{campaign.id} version {campaign.version}"
+            record_act(transaction, "countersign campaign", subject, now_s=now_s, by=self._by)
         return signed, True
 
     def token_key(self, proposal: bytes, *, now_s: float) -> tuple["SignedTokenKey", bool]:
@@ -388,6 +437,8 @@ class Countersigner:
                 "INSERT INTO keyset (version, signed, agreed_s) VALUES (?, ?, ?)",
                 (keyset.version, signed.to_bytes(), int(now_s)),
             )
+            subject = str(keyset.version)
+            record_act(transaction, "countersign keyset", subject, now_s=now_s, by=self._by)
         return signed, True
 
 

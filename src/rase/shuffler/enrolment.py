@@ -12,12 +12,13 @@ import base64
 import binascii
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, NamedTuple
 
 from rase.errors import Malformed, WireError
+from rase.service.acts import record_act
 from rase.storage.interface import Database, Transaction
 from rase.wire.agreement import Agreement, Application, agree, is_proven, read_key
 from rase.wire.frames import broker_password, credential_key, read_report
@@ -117,6 +118,7 @@ def make_tokens(
             "VALUES (?, ?, ?, ?, ?)",
             [(name, credential_key(secret), group, expires_s, whose) for name, secret in tokens],
         )
+        record_act(transaction, "admit devices", f"{count}{f' in group {group}' if group else ''}")
     return tuple(f"{name}.{secret}" for name, secret in tokens)
 
 
@@ -141,14 +143,13 @@ def enrol(
     asked: Application,
     *,
     now_s: float,
+    certificate: str,
+    pinned: PinnedKeys,
     most: int = DEVICES_PER_OWNER,
-    certificate: str = "",
-    pinned: PinnedKeys | None = None,
 ) -> Agreement:
     """Agree with a device on its credential, for a token.
 
-    Where a registrar is pinned, its certificate must come with it: a device needs the word of both
-    operators.
+    The registrar's certificate must come with it: a device needs the word of both operators.
 
     If the answer is lost on its way, the same device, known by its key, may ask again within ten
     minutes; it gets the same answer, so whoever repeats its request changes nothing.
@@ -157,16 +158,15 @@ def enrol(
         database: The shuffler's.
         asked: What the device sent.
         now_s: The time.
-        most: How many devices the owner of the token may have.
         certificate: The registrar's signature of the device's key, in base64url.
-        pinned: The public signing keys of the servers, and the registrar's if there is one.
+        pinned: The public signing keys, the registrar's among them.
+        most: How many devices the owner of the token may have.
 
     Raises:
         NotEnrolled: If the token is wrong, used or expired, the key is none, taken or not
             certified, or the owner has enough devices.
     """
-    if pinned is not None and pinned.registrar is not None:
-        check_certificate(asked.device_key, certificate, pinned)
+    check_certificate(asked.device_key, certificate, pinned)
     with database.share() as transaction:
         found = _right_token(transaction, f"{_FIND} FOR UPDATE", asked, now_s=now_s)
         if found.device is not None:
@@ -222,18 +222,20 @@ def enrol_many(
     database: Database,
     device_keys: Sequence[bytes],
     *,
+    certificate: bytes,
+    pinned: PinnedKeys,
     group: str = "",
-    certificate: bytes = b"",
-    pinned: PinnedKeys | None = None,
+    keep: Callable[[Sequence[Enrolled]], None] | None = None,
 ) -> tuple[Enrolled, ...]:
     """Enrol a whole fleet whose public keys the operator already has, in one transaction.
 
     Args:
         database: The shuffler's.
         device_keys: The public Ed25519 key of each device.
-        group: The public group of all of them.
         certificate: The registrar's signature of the whole list.
-        pinned: The public signing keys of the servers, and the registrar's if there is one.
+        pinned: The public signing keys, the registrar's among them.
+        group: The public group of all of them.
+        keep: Stores what each device gets; if it fails, none is enrolled.
 
     Returns:
         What each device gets, in the order of the keys; it can be shown only now.
@@ -241,10 +243,9 @@ def enrol_many(
     Raises:
         ValueError: If a key does not have 32 bytes, occurs twice, or belongs to an enrolled device;
             then none is enrolled.
-        NotEnrolled: If a registrar is pinned, and did not certify the list.
+        NotEnrolled: If the registrar did not certify the list.
     """
-    registrar = None if pinned is None else pinned.registrar
-    if registrar is not None and not is_signed_by(registrar, list_input(device_keys), certificate):
+    if not is_signed_by(pinned.registrar, list_input(device_keys), certificate):
         raise NotEnrolled(_NOT_CERTIFIED)
     if any(len(key) != _KEY_BYTES for key in device_keys):
         raise ValueError("device_keys must be public Ed25519 keys of 32 bytes each.")
@@ -265,7 +266,13 @@ def enrol_many(
                 f"{len(rows) - added} of {len(rows)} device_keys occur twice or belong to devices "
                 "that are enrolled; none was enrolled."
             )
-    return tuple(Enrolled(f"{device:016x}", f"{device:016x}.{secret}") for device, secret in made)
+        record_act(transaction, "enrol devices", str(len(rows)))
+        found = tuple(
+            Enrolled(f"{device:016x}", f"{device:016x}.{secret}") for device, secret in made
+        )
+        if keep is not None:
+            keep(found)
+    return found
 
 
 def prune_tokens(database: Database, *, now_s: float) -> None:
@@ -329,6 +336,7 @@ def revoke_devices(database: Database, handles: Sequence[str]) -> tuple[str, ...
             transaction.execute("INSERT INTO revoked_device (id) VALUES (?)", (number,))
             transaction.execute("DELETE FROM report WHERE device = ?", (number,))
             transaction.execute("DELETE FROM enrolment_token WHERE device = ?", (number,))
+            record_act(transaction, "revoke device", handle)
     return tuple(numbers)
 
 

@@ -72,12 +72,14 @@ class Forwarded:
         answer: What the fusion centre said.
         attempt: 1 for the first.
         retry_s: In how many seconds it is sent again, if it is.
+        problem: Why it was not taken, in a word; empty if it was.
     """
 
     round: int
     answer: Answer
     attempt: int
     retry_s: int
+    problem: str = ""
 
 
 def forward_one(database: Database, sender: BatchSender, *, now_s: float) -> Forwarded | None:
@@ -121,7 +123,7 @@ def forward_one(database: Database, sender: BatchSender, *, now_s: float) -> For
             )
     if answer is Answer.ACCEPTED:
         _hurry(database, by_s=now + int(FIRST_PAUSE_S))
-    return Forwarded(round, answer, attempts + 1, retry_s)
+    return Forwarded(round, answer, attempts + 1, retry_s, sender.problem)
 
 
 def _hurry(database: Database, *, by_s: int) -> None:

@@ -14,10 +14,11 @@ from rase.service.heartbeat import running
 from rase.service.http import Readiness
 from rase.service.metrics import Gauge
 from rase.shuffler.documents import Agreed, Documents
+from rase.shuffler.minorities import KEPT_DAYS, minorities_in
 from rase.shuffler.outbox import agreed_campaigns
 from rase.storage.interface import Database, Transaction
 
-__all__ = ["Backlog", "backlog_of", "gauges_of", "readiness_of", "trouble_in"]
+__all__ = ["Backlog", "backlog_of", "gauges_of", "keyset_trouble", "readiness_of", "trouble_in"]
 
 # A round is closed and sent within seconds; a restart of either server takes some minutes.
 _LATE_ROUNDS: Final = 2.0
@@ -121,6 +122,19 @@ def trouble_in(backlog: Backlog) -> tuple[str, ...]:
             f"oldest for {backlog.oldest_s} s: look at the closer's log, and at the fusion centre."
         )
     return tuple(trouble)
+
+
+def keyset_trouble(transaction: Transaction, *, now_s: float) -> tuple[str, ...]:
+    """Return what is to be said of reports that named another keyset than the rest."""
+    rows = transaction.execute("SELECT MAX(version) FROM keyset")
+    return tuple(
+        f"{one.reports} reports of the last {KEPT_DAYS} days were refused because they name "
+        + (f"keyset {one.keyset}" if one.keyset else "a keyset that was never agreed here")
+        + f" or another key than it gives, and the newest is {rows[0][0]}: a device that was "
+        "offline fetches again by itself; if the number grows, somebody shows some devices other "
+        "keys than the rest. Compare what they fetch with GET /v1/keyset."
+        for one in minorities_in(transaction, now_s=now_s)
+    )
 
 
 def readiness_of(database: Database, clock: Clock, *, obstacles: tuple[str, ...]) -> Readiness:

@@ -92,6 +92,12 @@ def _open_round(wire: bytes, documents: Documents, now_s: float) -> OpenRound:
     keyset = documents.keyset
     key = keyset.accepted_key(Role.SHUFFLER, header.key_id, now_s=now_s)
     begin_s, end_s = campaign.round_end_s(header.round), campaign.closes_s(header.round)
+    if documents.fusion_key(header.keyset, campaign, header.round) is None:
+        raise WireError(
+            f"the report names keyset {header.keyset}; the devices of round {header.round} go by "
+            f"keyset {keyset.version}.",
+            problem="other-keyset",
+        )
     if now_s < begin_s:
         raise WireError(f"round {header.round} has not ended yet.", problem="round-not-open")
     if now_s >= end_s:

@@ -1,6 +1,6 @@
 """Open outer envelopes, in this process if they are few, in a pool of processes if many."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
 from struct import Struct
@@ -8,10 +8,11 @@ from typing import Final
 
 from rase.errors import WireError
 from rase.service.workers import Keys, OpenerPool
+from rase.wire.keys import OpeningKey
 from rase.wire.messages import INNER_SIZES, MARK_SIZE, REPORT_SIZES, Mark
 from rase.wire.outer import OpenedOuter, OuterOpener
 
-__all__ = ["OuterOpenerPool"]
+__all__ = ["OuterOpenerPool", "open_outer"]
 
 _CHUNK: Final = 1000
 
@@ -37,8 +38,8 @@ class OuterOpenerPool(OpenerPool):
         opened = self.open_all(work, pieces, count=len(wires))
         rows = chain.from_iterable(map(_row(kem).iter_unpack, opened))
         return [
-            OpenedOuter(round, Mark.from_bytes(mark), inner) if is_open else None
-            for is_open, round, mark, inner in rows
+            OpenedOuter(round, keyset, Mark.from_bytes(mark), inner) if is_open else None
+            for is_open, round, keyset, mark, inner in rows
         ]
 
 
@@ -57,14 +58,14 @@ def _open_packed(keys: Keys, packed: bytes, *, campaign_hash: bytes, kem: int) -
     return b"".join(
         bytes(row.size)
         if one is None
-        else row.pack(True, one.round, one.mark.to_bytes(), one.inner)
+        else row.pack(True, one.round, one.keyset, one.mark.to_bytes(), one.inner)
         for one in found
     )
 
 
 def _row(kem: int) -> Struct:
     """Return how an envelope is reported: whether it opened, and the fields inside."""
-    return Struct(f">?I{MARK_SIZE}s{INNER_SIZES[kem]}s")
+    return Struct(f">?II{MARK_SIZE}s{INNER_SIZES[kem]}s")
 
 
 def _open_one(opener: OuterOpener, wire: bytes) -> OpenedOuter | None:
@@ -72,3 +73,20 @@ def _open_one(opener: OuterOpener, wire: bytes) -> OpenedOuter | None:
         return opener.open(wire)
     except WireError:
         return None
+
+
+def open_outer(
+    keys: Iterable[OpeningKey], wire: bytes, *, campaign_hash: bytes, kem: int
+) -> OpenedOuter:
+    """Open one envelope, and say why if it does not open.
+
+    Args:
+        keys: The shuffler's private keys.
+        wire: The report.
+        campaign_hash: CH.
+        kem: The number of the campaign's KEM.
+
+    Raises:
+        WireError: Named, see `rase.wire.outer.OuterOpener.open`.
+    """
+    return OuterOpener(campaign_hash, keys, inner_kem=kem).open(wire)

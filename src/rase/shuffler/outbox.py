@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rase.campaign import Campaign
+from rase.service.acts import record_act
 from rase.shuffler.proposals import MAX_PROPOSAL_BYTES
 from rase.storage.interface import Database, Transaction
 from rase.wire import cbor
@@ -96,6 +97,7 @@ def retry_batches(database: Database, batches: Sequence[str] = ()) -> list[str]:
             "WHERE batch = ?",
             [(bytes.fromhex(batch),) for batch in chosen],
         )
+        _record_batches(transaction, "retry batch", chosen)
     return chosen
 
 
@@ -110,7 +112,13 @@ def discard_batches(database: Database, batches: Sequence[str]) -> list[str]:
         transaction.execute_many(
             "DELETE FROM outbox WHERE batch = ?", [(bytes.fromhex(batch),) for batch in chosen]
         )
+        _record_batches(transaction, "discard batch", chosen)
     return chosen
+
+
+def _record_batches(transaction: Transaction, act: str, batches: Sequence[str]) -> None:
+    for batch in batches:
+        record_act(transaction, act, batch)
 
 
 def _choose_batches(transaction: Transaction, batches: Sequence[str]) -> list[str]:

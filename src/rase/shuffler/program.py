@@ -15,6 +15,7 @@ from typing import Final, TextIO
 
 from rase.clock import Clock, SystemClock
 from rase.errors import ConfigurationError
+from rase.service.acts import AUTOMATIC
 from rase.service.heartbeat import Heartbeat
 from rase.service.http import serve
 from rase.service.key_settings import read_opening_keys
@@ -175,7 +176,7 @@ def run_closer(
             database,
             clock,
             countersigner=Countersigner(
-                database, key=key, pinned=pinned, policy=settings.policy.policy()
+                database, key=key, pinned=pinned, policy=settings.policy.policy(), by=AUTOMATIC
             ),
             telemetry=telemetry,
         )

@@ -7,29 +7,47 @@ A round below k_min is dropped; or, where the campaign carries rounds, its repor
 the next rounds of the block, to which the fusion centre sees them belong: see
 docs/decisions/0006-carried-rounds-share-a-block.md. Each device has at most one report in a
 release, its newest. Cover reports end here: nobody counts them, and nobody sees them further on.
+
+Whoever knows a label knows who could have sent under it, so each label of a release has to hide
+its senders by itself: below k_min it is merged into label 0 before anything is forwarded.
 """
 
-from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final, NamedTuple
 
 from rase.campaign import Campaign
 from rase.kernels.words import SecureRandom, checked_secure
 from rase.shuffle.release import Manifest
-from rase.shuffler.documents import Agreed
+from rase.shuffler.documents import Agreed, Documents
 from rase.shuffler.intake import tag_number
-from rase.shuffler.labels import OTHER, merge_labels
+from rase.shuffler.minorities import keep_minorities
 from rase.shuffler.opening import OuterOpenerPool
 from rase.shuffler.order import draw_order
 from rase.shuffler.public_keys import keep_own_keys
 from rase.shuffler.rounds import Lease, check_lease
 from rase.storage.interface import Database
 from rase.wire.keys import OpeningKey, SigningKey
-from rase.wire.messages import Batch, BatchManifest, LabelCount, batch_id
+from rase.wire.messages import (
+    INNER_SIZES,
+    PART_BYTES,
+    Batch,
+    BatchManifest,
+    LabelCount,
+    batch_id,
+)
 from rase.wire.signed import SignedManifest, signature_of
 from rase.wire.suites import KEM_NUMBERS
 
-__all__ = ["Closed", "Releaser"]
+__all__ = ["OTHER", "Closed", "Releaser", "cut_batch", "merge_labels"]
+
+OTHER: Final = 0
+
+# How many reports are opened at once: what they take is all that a large round takes twice.
+_PAGE: Final = 16384
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +61,8 @@ class Closed:
         unopened: How many reports did not open.
         covers: How many only hid that there was nothing to say.
         carried: How many wait for the next round of the block.
+        minority: How many named another keyset, or were sealed for another key of the fusion
+            centre, than the devices of their round go by.
         dropped: How many were too few of their fusion key, or of the round, or older than another
             of their device.
     """
@@ -54,6 +74,7 @@ class Closed:
     covers: int
     carried: int
     dropped: int
+    minority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +83,6 @@ class _Parcel:
 
     body: bytes
     manifest: bytes
-    n: int
 
 
 class _Sent(NamedTuple):
@@ -74,20 +94,38 @@ class _Sent(NamedTuple):
     group: str
 
 
-class _Member(NamedTuple):
-    """A report whose outer envelope is open."""
+@dataclass(slots=True)
+class _Crowd:
+    """The open reports of one fusion key, in few objects: a round may have a million of them.
 
-    inner: bytes
-    label: int
-    sent: _Sent
+    ``inner`` holds the envelopes one after the other, and ``size`` is that of each.
+    """
+
+    size: int
+    inner: bytearray = field(default_factory=bytearray)
+    labels: bytearray = field(default_factory=bytearray)
+    rounds: "array[int]" = field(default_factory=partial(array, "q"))
+    devices: "array[int]" = field(default_factory=partial(array, "q"))
+    groups: list[str] = field(default_factory=list)
+
+    def keep(self, places: list[int]) -> None:
+        """Drop all reports but those in some places."""
+        envelopes = [self.inner[at * self.size : (at + 1) * self.size] for at in places]
+        self.inner = bytearray().join(envelopes)
+        self.labels = bytearray(self.labels[place] for place in places)
+        self.rounds = array("q", (self.rounds[place] for place in places))
+        self.devices = array("q", (self.devices[place] for place in places))
+        self.groups = [self.groups[place] for place in places]
 
 
 class _Found(NamedTuple):
     """The newest report of each device by its fusion key, and what else there was."""
 
-    by_key: dict[int, list[_Member]]
+    by_key: dict[int, _Crowd]
+    reports: int
     unopened: int
     covers: int
+    minorities: Counter[int]
 
 
 class Releaser:
@@ -99,6 +137,7 @@ class Releaser:
         key: The shuffler's signing key.
         name: The shuffler's name in manifests.
         rng: The secure source of orders.
+        part_bytes: How long a batch may be before it is forwarded in parts.
 
     Raises:
         TypeError: If ``rng`` is not a SecureRandom.
@@ -112,12 +151,14 @@ class Releaser:
         key: SigningKey,
         name: str,
         rng: SecureRandom | None = None,
+        part_bytes: int = PART_BYTES,
     ) -> None:
         self._database = database
         self._opener = opener
         self._key = key
         self._name = name
         self._rng = checked_secure(rng)
+        self._part_bytes = part_bytes
 
     @property
     def keys(self) -> tuple[OpeningKey, ...]:
@@ -133,7 +174,7 @@ class Releaser:
         if self._opener.renew():
             self.publish_keys()
 
-    def close(self, lease: Lease, agreed: Agreed, *, last_round: int, now_s: float) -> Closed:
+    def close(self, lease: Lease, agreed: Agreed, *, documents: Documents, now_s: float) -> Closed:
         """Close a round for good.
 
         Since the lease was taken nobody adds to the round, so opening happens before the
@@ -142,7 +183,8 @@ class Releaser:
         Args:
             lease: The right to close it.
             agreed: Its campaign.
-            last_round: The last round of this version of the campaign: nothing is carried past it.
+            documents: All that was agreed: nothing is carried past the last round of this version
+                of the campaign, and a report counts only if it is sealed for the key of its round.
             now_s: The time, from which the batches may be forwarded.
 
         Raises:
@@ -150,26 +192,30 @@ class Releaser:
         """
         tag = tag_number(agreed.hash)
         block = agreed.campaign.block_start(lease.round), lease.round
-        sent = self._read_sent(agreed, block)
-        found = self._open_reports(sent, agreed)
-        members = self._members()
-        parcels, carried = [], []
+        found = self._open_reports(agreed, block, documents)
+        with self._database.snapshot() as transaction:
+            # Those that are enrolled and not revoked, whichever campaigns they serve.
+            ((members,),) = transaction.execute("SELECT COUNT(*) FROM device")
+        k_min, last_round = agreed.campaign.k_min, documents.last_round(agreed)
         is_last = lease.round >= min(agreed.campaign.block_end(lease.round), last_round)
-        for key_id, some in found.by_key.items():
-            if len(some) >= agreed.campaign.k_min:
-                parcels.append(self._parcel(agreed, lease.round, key_id, some, members))
-            elif not is_last:
-                carried += [member.sent for member in some]
-        state = "released" if parcels else "carried" if carried else "below_k"
         # The largest first: it decides the estimate if the fusion centre takes only one.
-        parcels.sort(key=lambda parcel: -parcel.n)
-        parcels = parcels or [self._withheld_parcel(agreed, lease.round)]
+        ways = sorted(found.by_key.items(), key=lambda way: -len(way[1].labels))
+        large = [(key_id, some) for key_id, some in ways if len(some.labels) >= k_min]
+        waiting = [] if is_last else [some for _, some in ways if len(some.labels) < k_min]
+        carried = [
+            (round, tag, device)
+            for some in waiting
+            for round, device in zip(some.rounds, some.devices, strict=True)
+        ]
+        state = "released" if large else "carried" if carried else "below_k"
+        batches = 0
         with self._database.share() as transaction:
             check_lease(transaction, lease)
-            transaction.execute_many(
-                "INSERT INTO outbox (batch, campaign, round, body, manifest, state, next_s, "
-                "attempts) VALUES (?, ?, ?, ?, ?, 'waiting', ?, 0)",
-                [
+            # One after the other: a large round is longer than the memory for it.
+            for parcel in self._parcels(agreed, lease.round, large, members):
+                transaction.execute(
+                    "INSERT INTO outbox (batch, campaign, round, body, manifest, state, next_s, "
+                    "attempts) VALUES (?, ?, ?, ?, ?, 'waiting', ?, 0)",
                     (
                         batch_id(parcel.body),
                         agreed.hash,
@@ -177,93 +223,156 @@ class Releaser:
                         parcel.body,
                         parcel.manifest,
                         int(now_s),
-                    )
-                    for parcel in parcels
-                ],
-            )
+                    ),
+                )
+                batches += 1
+            # Fewer than k_min of each key, so reading and writing them again costs little.
+            wires = [
+                row
+                for place in carried
+                for row in transaction.execute(
+                    "SELECT round, tag, device, wire FROM report "
+                    "WHERE round = ? AND tag = ? AND device = ?",
+                    place,
+                )
+            ]
             transaction.execute(
                 "DELETE FROM report WHERE round >= ? AND round <= ? AND tag = ?", (*block, tag)
             )
-            if carried:
-                # Fewer than k_min of each key, so writing them again costs little.
+            if wires:
                 transaction.execute_many(
-                    "INSERT INTO report (round, tag, device, wire) VALUES (?, ?, ?, ?)",
-                    [(one.round, tag, one.device, one.wire) for one in carried],
+                    "INSERT INTO report (round, tag, device, wire) VALUES (?, ?, ?, ?)", wires
                 )
+            reports = sum(len(some.labels) for _, some in ways)
             transaction.execute(
                 "UPDATE round SET state = ?, reports = ?, lease_token = NULL "
                 "WHERE campaign = ? AND round = ?",
-                (state, sum(map(len, found.by_key.values())), agreed.hash, lease.round),
+                (state, reports, agreed.hash, lease.round),
             )
-        released = sum(parcel.n for parcel in parcels)
-        dropped = len(sent) - found.unopened - found.covers - released - len(carried)
+            if found.minorities:
+                keep_minorities(transaction, found.minorities, now_s=now_s)
+        released = sum(len(some.labels) for _, some in large)
+        minority = found.minorities.total()
+        counted = released + found.unopened + found.covers + minority + len(carried)
         return Closed(
-            state, len(parcels), released, found.unopened, found.covers, len(carried), dropped
+            state,
+            batches,
+            released,
+            found.unopened,
+            found.covers,
+            len(carried),
+            found.reports - counted,
+            minority,
         )
 
-    def _read_sent(self, agreed: Agreed, block: tuple[int, int]) -> list[_Sent]:
-        """Return what waits of the rounds of a block up to the one that closes, oldest first."""
+    def _read_sent(self, agreed: Agreed, block: tuple[int, int]) -> Iterator[list[_Sent]]:
+        """Go through what waits of the rounds of a block up to the one that closes, oldest first.
+
+        Nobody adds to them meanwhile, so each page can be read by itself.
+        """
         # Reading the groups of a large fleet takes long, and a plan without any needs none.
         group = "device.group_name" if agreed.campaign.shuffle.groups else "''"
-        with self._database.snapshot() as transaction:
-            rows = transaction.execute(
-                f"SELECT report.round, report.device, report.wire, {group} FROM report "  # noqa: S608 - one of two fixed texts
-                "JOIN device ON device.id = report.device "
-                "WHERE report.round >= ? AND report.round <= ? AND report.tag = ? "
-                "ORDER BY report.round",
-                (*block, tag_number(agreed.hash)),
-            )
-        return [_Sent(round, device, bytes(wire), group) for round, device, wire, group in rows]
+        after = (block[0] - 1, 0)
+        while True:
+            with self._database.snapshot() as transaction:
+                rows = transaction.execute(
+                    f"SELECT report.round, report.device, report.wire, {group} FROM report "  # noqa: S608 - one of two fixed texts
+                    "JOIN device ON device.id = report.device "
+                    "WHERE report.round >= ? AND report.round <= ? AND report.tag = ? "
+                    "AND (report.round, report.device) > (?, ?) "
+                    "ORDER BY report.round, report.device LIMIT ?",
+                    (*block, tag_number(agreed.hash), *after, _PAGE),
+                )
+            yield [_Sent(round, device, bytes(wire), name) for round, device, wire, name in rows]
+            if len(rows) < _PAGE:
+                return
+            after = rows[-1][:2]
 
-    def _open_reports(self, sent: list[_Sent], agreed: Agreed) -> _Found:
+    def _open_reports(self, agreed: Agreed, block: tuple[int, int], documents: Documents) -> _Found:
         kem = KEM_NUMBERS[agreed.campaign.kem]
-        wires = [one.wire for one in sent]
-        opened = self._opener.open_envelopes(wires, campaign_hash=agreed.hash, kem=kem)
-        newest: dict[int, tuple[int, _Member]] = {}
-        unopened = covers = 0
-        for found, one in zip(opened, sent, strict=True):
-            if found is None or found.round != one.round:
-                unopened += 1
-            elif found.mark.is_cover:
-                covers += 1
-            else:
-                member = _Member(found.inner, found.mark.label, one)
-                newest[one.device] = found.mark.fusion_key_id, member
+        by_key: dict[int, _Crowd] = {}
+        # By device, where the reports of several rounds are looked at: the newest alone counts.
+        newest: dict[int, tuple[int, int]] = {}
+        reports = unopened = covers = 0
+        minorities: Counter[int] = Counter()
+        keys: dict[tuple[int, int], int | None] = {}
+        for page in self._read_sent(agreed, block):
+            opened = self._opener.open_envelopes(
+                [one.wire for one in page], campaign_hash=agreed.hash, kem=kem
+            )
+            reports += len(page)
+            for found, one in zip(opened, page, strict=True):
+                if found is None or found.round != one.round:
+                    unopened += 1
+                    continue
+                place = found.keyset, found.round
+                if place not in keys:
+                    keys[place] = documents.fusion_key(found.keyset, agreed.campaign, found.round)
+                key_id = found.mark.fusion_key_id
+                if found.mark.is_cover:
+                    covers += 1
+                elif key_id != keys[place]:
+                    # Reports sealed for a key of their own could be told from those of the crowd.
+                    minorities[found.keyset if documents.has_keyset(found.keyset) else 0] += 1
+                else:
+                    some = by_key.setdefault(key_id, _Crowd(INNER_SIZES[kem]))
+                    if block[0] < block[1]:
+                        newest[one.device] = key_id, len(some.labels)
+                    some.inner += found.inner
+                    some.labels.append(found.mark.label)
+                    some.rounds.append(one.round)
+                    some.devices.append(one.device)
+                    some.groups.append(one.group)
+        if block[0] < block[1]:
+            for key_id, some in by_key.items():
+                some.keep(sorted(at for own, at in newest.values() if own == key_id))
         # A batch of one fusion key below k_min would single its senders out.
-        by_key: dict[int, list[_Member]] = defaultdict(list)
-        for key_id, member in newest.values():
-            by_key[key_id].append(member)
-        return _Found(by_key, unopened, covers)
+        return _Found(by_key, reports, unopened, covers, minorities)
 
-    def _members(self) -> int:
-        """Count the devices that are enrolled and not revoked, whichever campaigns they serve."""
-        with self._database.snapshot() as transaction:
-            ((count,),) = transaction.execute("SELECT COUNT(*) FROM device")
-        return int(count)
-
-    def _parcel(
-        self, agreed: Agreed, round: int, key_id: int, some: list[_Member], members: int
-    ) -> _Parcel:
+    def _parcels(
+        self, agreed: Agreed, round: int, large: list[tuple[int, _Crowd]], members: int
+    ) -> Iterator[_Parcel]:
+        """Make what is forwarded: a batch of each key, in parts if long; or that there is none."""
         campaign = agreed.campaign
-        order, manifest = draw_order(
-            [member.sent.group for member in some], campaign.shuffle, rng=self._rng
-        )
-        order, counts = _by_label(order, [member.label for member in some], campaign)
-        inner = tuple(some[place].inner for place in order)
-        batch = Batch(agreed.hash, round, key_id, inner, counts)
-        # Labels are public: the best observer guesses within each, and is right once in each.
-        success = min(1.0, manifest.attacker_success * len(counts))
-        manifest = replace(manifest, attacker_success=success)
-        # A device that was revoked while its report was opened is no longer counted.
-        return self._sign_parcel(batch, campaign, manifest, members=max(members, len(some)))
-
-    def _withheld_parcel(self, agreed: Agreed, round: int) -> _Parcel:
-        return self._sign_parcel(
-            Batch(agreed.hash, round, 0, ()), agreed.campaign, None, members=None
-        )
+        if not large:
+            withheld = Batch(agreed.hash, round, 0, ())
+            yield self._sign_parcel(withheld, campaign, None, members=None)
+        for key_id, some in large:
+            order, manifest = draw_order(some.groups, campaign.shuffle, rng=self._rng)
+            order, counts = _by_label(order, some.labels, campaign)
+            # Labels are public: the best observer guesses within each and is right once in each.
+            success = min(1.0, manifest.attacker_success * len(counts))
+            manifest = replace(manifest, attacker_success=success)
+            parts = [counts]
+            # The order of another law says something as a whole alone.
+            if len(order) * some.size > self._part_bytes and manifest.method == "uniform":
+                most = max(1, self._part_bytes // some.size)
+                parts = cut_batch(counts, most=most, k_min=campaign.k_min)
+            begin, inner = 0, memoryview(some.inner)
+            for number, labels in enumerate(parts):
+                end = begin + sum(one.reports for one in labels)
+                envelopes = tuple(
+                    bytes(inner[place * some.size : (place + 1) * some.size])
+                    for place in order[begin:end]
+                )
+                begin = end
+                yield self._sign_parcel(
+                    Batch(agreed.hash, round, key_id, envelopes, labels),
+                    campaign,
+                    manifest,
+                    # Whoever was revoked meanwhile is not counted any more.
+                    members=max(members, len(order)),
+                    part=(number, len(parts)) if len(parts) > 1 else None,
+                )
 
     def _sign_parcel(
-        self, batch: Batch, campaign: Campaign, manifest: Manifest | None, *, members: int | None
+        self,
+        batch: Batch,
+        campaign: Campaign,
+        manifest: Manifest | None,
+        *,
+        members: int | None,
+        part: tuple[int, int] | None = None,
     ) -> _Parcel:
         body = batch.to_bytes()
         said = BatchManifest(
@@ -279,20 +388,76 @@ class Releaser:
             members=members,
             shuffled_epsilon=None if manifest is None else campaign.shuffled_epsilon,
             delta=None if manifest is None else campaign.delta,
+            part=None if part is None else part[0],
+            parts=None if part is None else part[1],
         )
         signed = SignedManifest(said, signature_of(said, self._key))
-        return _Parcel(body, signed.to_bytes(), len(batch.inner))
+        return _Parcel(body, signed.to_bytes())
 
 
 def _by_label(
-    order: list[int], labels: list[int], campaign: Campaign
+    order: list[int], found: Sequence[int], campaign: Campaign
 ) -> tuple[list[int], tuple[LabelCount, ...]]:
     """Return an order by labels that enough reports share, and how many reports have each."""
     if campaign.shuffle.method == "uniform":
-        labels = merge_labels(labels, k_min=campaign.k_min)
+        labels = merge_labels(found, k_min=campaign.k_min)
     else:
         # The order of such a shuffle goes over the whole round; labels would tear it apart.
-        labels = [OTHER] * len(labels)
+        labels = [OTHER] * len(found)
     # The sort keeps the order inside each label, which stays uniform.
     counts = tuple(LabelCount(*pair) for pair in sorted(Counter(labels).items()))
     return sorted(order, key=labels.__getitem__), counts
+
+
+def merge_labels(labels: Sequence[int], *, k_min: int) -> list[int]:
+    """Return each report's label with those that have fewer than k_min reports replaced by 0.
+
+    If those that were merged are themselves fewer than k_min, the smallest of the other labels
+    joins them, so that no label of the result, 0 included, has fewer.
+
+    Guarantee: each label of the result has at least k_min reports if there are as many at all
+    (tests/shuffler/test_labels.py).
+
+    Args:
+        labels: The label of each report of a round that is to be released.
+        k_min: The fewest reports of a label.
+
+    Example:
+        >>> merge_labels([1, 1, 1, 2, 3, 3], k_min=3)
+        [1, 1, 1, 0, 0, 0]
+        >>> merge_labels([1, 1, 1, 1, 2, 2, 2, 3], k_min=3)
+        [1, 1, 1, 1, 0, 0, 0, 0]
+    """
+    counts = Counter(labels)
+    others = counts.pop(OTHER, 0)
+    kept = sorted(counts, key=lambda label: (counts[label], label))
+    while kept and (counts[kept[0]] < k_min or 0 < others < k_min):
+        others += counts[kept.pop(0)]
+    large = set(kept)
+    return [label if label in large else OTHER for label in labels]
+
+
+def cut_batch(
+    counts: Sequence[LabelCount], *, most: int, k_min: int
+) -> list[tuple[LabelCount, ...]]:
+    """Cut a batch that is sorted by labels, each of k_min reports or more; return what parts hold.
+
+    Guarantee: each label of a part has at least k_min reports; no part has more than ``most``, or
+    twice k_min if that is larger (tests/shuffler/test_parts.py).
+
+    Example:
+        >>> cut_batch([LabelCount(0, 5)], most=4, k_min=2)
+        [(LabelCount(label=0, reports=2),), (LabelCount(label=0, reports=3),)]
+    """
+    parts: list[dict[int, int]] = []
+    held = most + 1
+    for label, reports in counts:
+        number = max(1, min(-(-reports // most), reports // k_min))
+        for place in range(number):
+            size = reports * (place + 1) // number - reports * place // number
+            held += size
+            if held > most:
+                parts.append({})
+                held = size
+            parts[-1][label] = parts[-1].get(label, 0) + size
+    return [tuple(LabelCount(*pair) for pair in part.items()) for part in parts]

@@ -12,9 +12,10 @@ waiting reports and their wait are bounded; what is refused was not written.
 
 import asyncio
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from starlette.exceptions import HTTPException
@@ -29,11 +30,12 @@ from rase.service.telemetry import Telemetry
 from rase.shuffler.documents import load_documents
 from rase.shuffler.enrolment import Authenticator, NotEnrolled, Sender
 from rase.shuffler.intake import Outcome, Pending, check_report, store_reports
+from rase.shuffler.minorities import keep_minorities
 from rase.shuffler.settings import LimitSettings
 from rase.storage.interface import Database
 from rase.wire import cbor
 from rase.wire.frames import TAG_BYTES, Reply, read_authorization
-from rase.wire.messages import REPORT_SIZES, REPORT_TYPE
+from rase.wire.messages import REPORT_SIZES, REPORT_TYPE, Header
 from rase.wire.problems import PROBLEM_TYPES
 from rase.wire.signed import PinnedKeys
 
@@ -129,7 +131,7 @@ _GATEWAY_TYPE = GATEWAY_TYPE.encode()
 _LONGEST_REPORT: Final = max(REPORT_SIZES.values())
 _REFRESH_S: Final = 5.0
 _LEAST_REFRESH_S: Final = 0.1
-_NEWS: Final = ("unknown-campaign", "outdated-config")
+_NEWS: Final = ("unknown-campaign", "outdated-config", "other-keyset")
 _CROWDED_S: Final = 1.0
 _TYPES: Final = (_REPORT_TYPE, _GATEWAY_TYPE)
 _NO_CONTENT: Final = [(b"content-length", b"0")]
@@ -145,6 +147,8 @@ class ReportHandler:
         telemetry: Counts what happens.
         limits: How much is taken in.
     """
+
+    _cannot_write = False
 
     def __init__(
         self,
@@ -165,8 +169,8 @@ class ReportHandler:
         self._rate = RateLimit(limits.reports_per_minute, clock)
         self._gateway_reports = limits.gateway_reports
         self._looking = asyncio.Lock()
+        self._minorities: Counter[int] = Counter()
         self._heart = Heartbeat(database, clock, part="intake")
-        self._cannot_write = False
         self._commits = GroupCommit(
             self._store,
             max_group=limits.max_group,
@@ -189,8 +193,9 @@ class ReportHandler:
         """Refresh for ever: other processes countersign too."""
         while True:
             await asyncio.sleep(_REFRESH_S)
+            refused, self._minorities = self._minorities, Counter()
             try:
-                await asyncio.to_thread(self._beat)
+                await asyncio.to_thread(self._beat, refused)
                 await asyncio.to_thread(self.refresh)
             except RaseError as error:
                 self._telemetry.event("refresh_failed", error=str(error))
@@ -198,6 +203,9 @@ class ReportHandler:
     async def aclose(self) -> None:
         """Store what waits."""
         await self._commits.aclose()
+        if self._minorities:
+            with suppress(StorageError):
+                await asyncio.to_thread(self._keep_minorities, self._minorities)
         await asyncio.to_thread(self._heart.stop)
 
     def obstacles(self) -> tuple[str, ...]:
@@ -209,14 +217,20 @@ class ReportHandler:
             obstacles.append("the database could not be written: see that its disk has space.")
         return tuple(obstacles)
 
-    def _beat(self) -> None:
+    def _beat(self, refused: Counter[int]) -> None:
         # Also the proof that the disk takes something again after it was full.
         try:
+            if refused:
+                self._keep_minorities(refused)
             if self._heart.beat():
                 self._cannot_write = False
         except StorageError:
             self._cannot_write = True
             raise
+
+    def _keep_minorities(self, refused: Counter[int]) -> None:
+        with self._database.share() as transaction:
+            keep_minorities(transaction, refused, now_s=self._clock.now_s())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer ``POST /v1/reports``."""
@@ -269,7 +283,7 @@ class ReportHandler:
             # Another process may have countersigned what the device knows and we do not; a device
             # that is sent "unknown-campaign" gives its report up.
             await self._look_again()
-            pending = self._check_report(wire, device)
+            pending = self._check_again(wire, device)
         try:
             return _status_of(await self._commits.submit(pending))
         except Overloaded:
@@ -296,6 +310,16 @@ class ReportHandler:
 
     def _check_report(self, wire: bytes, device: int) -> Pending:
         return check_report(wire, device, documents=self.documents, now_s=self._clock.now_s())
+
+    def _check_again(self, wire: bytes, device: int) -> Pending:
+        try:
+            return self._check_report(wire, device)
+        except WireError as error:
+            if error.problem == "other-keyset":
+                number = Header.from_report(wire).keyset
+                # Numbers that were never agreed share a row, so that nobody fills the table.
+                self._minorities[number if self.documents.has_keyset(number) else 0] += 1
+            raise
 
     async def _look_again(self) -> None:
         """Refresh, so that what was agreed before this call is known; all who wait share one."""

@@ -102,7 +102,7 @@ class ShufflerSettings(ServerSettings):
     public_keys_file: PathSetting = Field(default=PUBLIC_FILE, validate_default=True)
     fusion_key: PublicKeySetting
     fusion_url: AddressSetting
-    registrar_key: PublicKeySetting | None = None
+    registrar_key: PublicKeySetting
     lease_s: int = Field(default=60, ge=1)
     workers: int | None = Field(default=1, ge=0, le=256)
     policy: PolicySettings
@@ -124,11 +124,10 @@ def pinned_keys(settings: ShufflerSettings) -> PinnedKeys:
             [f"shuffler.public_keys_file: {settings.public_keys_file} is of the {public.role}."]
         )
     try:
-        registrar = settings.registrar_key
         return PinnedKeys(
             public_key_bytes(settings.fusion_key),
             public.signing_key,
-            None if registrar is None else public_key_bytes(registrar),
+            public_key_bytes(settings.registrar_key),
         )
     except ValueError as error:
         raise ConfigurationError(

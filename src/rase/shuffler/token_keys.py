@@ -7,6 +7,7 @@ which its tokens could be told from others, nor more tokens than the campaign's 
 from rase.campaign import Campaign
 from rase.clock import round_start_s
 from rase.errors import WireError
+from rase.service.acts import AUTOMATIC, record_act
 from rase.shuffler.documents import PolicyRefused, document_body
 from rase.shuffler.proposals import split_proposal
 from rase.storage.interface import Database, Transaction
@@ -24,7 +25,7 @@ def proposed_token_key(proposal: bytes, pinned: PinnedKeys) -> TokenKey:
     """Read the CBOR array [key, registrar's signature]; this needs no private key.
 
     Raises:
-        BadSignature: If the registrar did not sign it, or none is pinned here.
+        BadSignature: If the registrar did not sign it.
         WireError: Named otherwise, if the bytes are not such as they must be.
     """
     body, signature = split_proposal(proposal)
@@ -74,6 +75,13 @@ def sign_token_key(
         transaction.execute(
             "INSERT INTO token_key (campaign, first_round, last_round, signed) VALUES (?, ?, ?, ?)",
             (proposed.campaign, proposed.first_round, proposed.last_round, signed.to_bytes()),
+        )
+        record_act(
+            transaction,
+            "countersign token key",
+            f"{proposed.campaign} rounds {proposed.first_round} to {proposed.last_round}",
+            now_s=now_s,
+            by=AUTOMATIC,
         )
     return signed, True
 

@@ -13,13 +13,14 @@ __all__ = ["back_up"]
 _PAGES = 1024
 
 
-def back_up(source: Path, target: Path) -> None:
+def back_up(source: Path, target: Path, *, erase: str | None = None) -> None:
     """Copy a database of one moment into a new file that only its owner can read.
 
     Args:
         source: The database; a server may be writing to it.
         target: The copy; it must not exist, so that no older copy, with whatever mode it has, is
             written over.
+        erase: A statement that takes out of the copy what must not be kept twice.
 
     Raises:
         ConfigurationError: If the target exists or cannot be made.
@@ -41,7 +42,7 @@ def back_up(source: Path, target: Path) -> None:
         )
         raise ConfigurationError([problem]) from None
     try:
-        _copy(source, target)
+        _copy(source, target, erase)
     except sqlite3.Error as error:
         target.unlink()
         raise StorageUnusable(f"the database {source} cannot be copied: {error}.") from None
@@ -50,7 +51,7 @@ def back_up(source: Path, target: Path) -> None:
         raise
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy(source: Path, target: Path, erase: str | None) -> None:
     address = f"file:{quote(str(source.absolute()))}?mode=ro"
     with (
         closing(sqlite3.connect(address, uri=True)) as original,
@@ -60,3 +61,8 @@ def _copy(source: Path, target: Path) -> None:
         original.backup(copied, pages=_PAGES)
         if copied.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
             raise sqlite3.DatabaseError("it is damaged")
+        if erase is not None:
+            copied.execute(erase)
+            copied.commit()
+            # Not only unlinked: no page of the file holds it any more.
+            copied.execute("VACUUM")

@@ -132,13 +132,16 @@ class Subscriber:
         *,
         method: str | None = None,
         strict: bool = False,
+        timezone: str | None = None,
         label: str | None = None,
         category: str | None = None,
     ) -> Answer:
         """Return Win(t, w): the mean of w rounds (or of a duration) up to a moment.
 
         Where some of them were withheld it is computed from the others, as its ``rounds`` and
-        ``of_rounds`` say; with ``strict`` there is no mean then.
+        ``of_rounds`` say; with ``strict`` there is no mean then. With a ``timezone`` such as
+        Europe/Zurich and w of 1d or 1w it is the mean of the calendar day or week of the moment in
+        that zone, or of the newest that is over.
         """
         query = span(
             campaign=self._campaign,
@@ -146,6 +149,7 @@ class Subscriber:
             w=w,
             at=at,
             strict=strict,
+            timezone=timezone,
             label=label,
             category=category,
         )
@@ -341,6 +345,7 @@ class AsyncSubscriber:
         *,
         method: str | None = None,
         strict: bool = False,
+        timezone: str | None = None,
         label: str | None = None,
         category: str | None = None,
     ) -> Answer:
@@ -351,6 +356,7 @@ class AsyncSubscriber:
             w=w,
             at=at,
             strict=strict,
+            timezone=timezone,
             label=label,
             category=category,
         )

@@ -138,7 +138,8 @@ class Hints:
         decimal: How decimals are written.
         dates: Which comes first, day or month.
         timezone: The zone of times that name none, such as "Europe/Berlin"; None for UTC.
-        form: Whether the table has a row for each reading, or a column for each device.
+        form: Whether the table has a row for each reading, or a column for each device; or that it
+            is of several devices, so that columns of no known name are devices.
         sheet: Which sheet of a spreadsheet is the table.
 
     Raises:

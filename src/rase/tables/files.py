@@ -2,7 +2,10 @@
 
 Local paths and the addresses that pyarrow knows (``s3://``, ``gs://``, ``abfs://``, ``hdfs://``,
 ``file://``) are listed alike. Files are recognised by their first bytes; a name can lie.
+Which files a Delta table has now, its own log says: others in its folder hold rows of the past.
 """
+
+from __future__ import annotations
 
 import fnmatch
 import glob
@@ -15,16 +18,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs
 
 from rase.errors import DataError
 from rase.tables.columns import Hints
-from rase.tables.delta import Snapshot, read_log
 from rase.tables.layouts import Columns
 
-__all__ = ["Files", "TableFile", "find_files"]
+__all__ = ["Files", "Snapshot", "TableFile", "find_files", "read_log"]
 
 _SNIFFED_BYTES = 4096
 # At least two letters: one may be a drive.
@@ -42,6 +45,23 @@ _TABLE_LOGS = {
     "metadata": ("Iceberg", "*.metadata.json*"),
     ".hoodie": ("Hudi", "*"),
 }
+# What a table may ask of its readers that changes nothing in which rows its files hold.
+_HARMLESS = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Name the state of a table that was read.
+
+    Args:
+        format: Whose log it was.
+        table: The table's own id.
+        version: The number of the state.
+    """
+
+    format: str
+    table: str
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,3 +364,47 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return " ".join(str(error).split()).rstrip(".")
+
+
+def read_log(folder: str) -> tuple[Snapshot, list[str]]:
+    """Return the latest state of a table, and its files.
+
+    Args:
+        folder: The table's folder, which holds its log.
+
+    Raises:
+        DataError: If the log cannot be read, or asks for what is not understood here.
+    """
+    try:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+    except ModuleNotFoundError as error:
+        raise DataError(
+            f"{folder} is a table of Delta, whose log says which files count; to read it "
+            'pip install "rase-iot[delta]", or write its current rows as Parquet elsewhere.'
+        ) from error
+    try:
+        table = DeltaTable(folder)
+        _check_readable(folder, table)
+        # In the log paths are written as in an address.
+        kept = pa.table(table.get_add_actions()).column("path").to_pylist()
+        paths = [str(Path(folder) / unquote(path)) for path in kept]
+        return Snapshot("delta", str(table.metadata().id), table.version()), paths
+    except (DeltaError, OSError, ValueError) as error:
+        raise DataError(
+            f"the log of the Delta table {folder} cannot be read; look at it with Delta's own "
+            "tools, or write its current rows as Parquet elsewhere."
+        ) from error
+
+
+def _check_readable(folder: str, table: Any) -> None:
+    """Refuse tables whose files hold rows that do not count, or columns by other names."""
+    protocol, settings = table.protocol(), table.metadata().configuration
+    asked = set(protocol.reader_features or ()) - _HARMLESS
+    if settings.get("delta.columnMapping.mode", "none") != "none":
+        asked.add("columnMapping")
+    if asked:
+        raise DataError(
+            f"the Delta table {folder} uses {', '.join(sorted(asked))}, which is not understood "
+            "here; write its current rows as Parquet elsewhere."
+        )

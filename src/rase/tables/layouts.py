@@ -17,7 +17,7 @@ from rase.errors import DataError
 
 __all__ = ["NONE", "Columns", "Form", "Layout", "find_layout"]
 
-Form = Literal["long", "wide"]
+Form = Literal["long", "wide", "devices"]
 # How one says that a table has no such column.
 NONE: Final = "-"
 _NAMES_SHOWN = 10
@@ -91,7 +91,6 @@ def find_layout(
     path: Path | str,
     *,
     form: Form | None = None,
-    any_case: bool = True,
 ) -> Layout:
     """Return which columns of a table hold what.
 
@@ -99,8 +98,8 @@ def find_layout(
         names: The columns of the table.
         columns: What they were said to be called.
         path: The table, for messages.
-        form: Whether the table is long or wide, where the user said so.
-        any_case: Whether capital letters may differ.
+        form: Whether the table is long or wide, where the user said so; "devices" where it is
+            known to be of several: columns of no known name are then one each.
 
     Raises:
         DataError: If a column is missing, occurs twice, or could be meant in two ways.
@@ -109,7 +108,7 @@ def find_layout(
         >>> find_layout(["when", "h1", "h2"], Columns(time="when"), "t.csv").is_wide
         True
     """
-    return _Search(list(names), columns, path, form, any_case).find()
+    return _Search(list(names), columns, path, form).find()
 
 
 @dataclass(slots=True)
@@ -120,13 +119,13 @@ class _Search:
     columns: Columns
     path: Path | str
     form: Form | None
-    any_case: bool
 
     def find(self) -> Layout:
         """Return the layout."""
         notes: list[str] = []
         time, device, value = (self._column(role, notes) for role in _ROLES)
-        if self.form == "wide":
+        is_unknown = device is None and value is None
+        if self.form == "wide" or (self.form == "devices" and is_unknown and not self._is_headless):
             return self._wide(time, notes)
         others = self._others(time, device, value)
         if value is None and time is not None and device is None and self._may_lack("device"):
@@ -173,7 +172,7 @@ class _Search:
         if wanted == NONE:
             return None
         spelled = [name for name in self.names if name.strip() == wanted]
-        if self.any_case and not spelled:
+        if not spelled:
             # Time, TIME and time are one name, unless a table has two of them.
             spelled = [name for name in self.names if name.strip().lower() == wanted.lower()]
         if len(spelled) > 1:
@@ -210,7 +209,7 @@ class _Search:
     def _wide(self, time: str | None, notes: list[str]) -> Layout:
         if time is None:
             # A frame that was saved with its index has a first column without a name.
-            time = self.names[0]
+            time = next(iter(self.names), None)
         devices = [name for name in self.names if name != time]
         if not devices:
             raise DataError(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, overload
 
+from rase.accounting.checks import checked_delta
 from rase.clock import parse_duration_s
 from rase.counts.registry import TRACKED, Estimator, estimator_named
 from rase.domain import PAPER_PRECISION, Categories, Range
@@ -54,7 +55,12 @@ class ShuffledPromise:
     shuffled_epsilon: float | None = None
 
     def __post_init__(self) -> None:
-        """Check the crowd; the accountant checks the rest."""
+        """Check every number once."""
+        checked_delta(self.delta)
+        if self.shuffled_epsilon is not None and not 0 < self.shuffled_epsilon < math.inf:
+            raise ValueError(
+                f"shuffled_epsilon must be greater than 0 and finite, got {self.shuffled_epsilon}."
+            )
         if self.colluding < 0 or self.k_min - self.colluding < 2:
             raise ValueError(
                 f"k_min must be at least 2 more than colluding, {self.colluding}, got {self.k_min}."

@@ -169,19 +169,26 @@ class TableRun(ABC):
         if TRACKED not in self._plan.estimators:
             yield from results
             return
-        every_s = 0.0 if self._plan.every is None else parse_duration_s(self._plan.every)
-        records: dict[str | None, Record] = {}
-        for result in results:
-            if result.label not in records:
-                domain, window = self._plan.numbers.domain, self._plan.window or 0
-                records[result.label] = Record(Tracker(domain, window=window, every_s=every_s))
-            found = records[result.label].follow(result)
-            if self._plan.as_known_then:
-                yield found
-        if not self._plan.as_known_then:
-            revised = {label: record.look_back() for label, record in records.items()}
-            for result in results:
-                yield next(revised[result.label])
+        records = {}
+        for label in dict.fromkeys(result.label for result in results):
+            places = [place for place, result in enumerate(results) if result.label == label]
+            records[label] = Record(self._tracker())
+            found = records[label].follow([results[place] for place in places])
+            for place, result in zip(places, found, strict=True):
+                results[place] = result
+        if self._plan.as_known_then:
+            yield from results
+            return
+        labels = [result.label for result in results]
+        results.clear()
+        revised = {label: record.look_back() for label, record in records.items()}
+        for label in labels:
+            yield next(revised[label])
+
+    def _tracker(self) -> Tracker:
+        plan = self._plan
+        every_s = 0.0 if plan.every is None else parse_duration_s(plan.every)
+        return Tracker(plan.numbers.domain, window=plan.window or 0, every_s=every_s)
 
     @abstractmethod
     def _estimate(self) -> list[RoundResult]:

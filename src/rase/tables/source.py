@@ -37,6 +37,7 @@ class TableSource(ABC):
         place: What to call the table.
         columns: How its columns are called.
         bad: How many files, and parts of files, could not be read so far.
+        is_wide: Whether each column of readings is a device.
         share_read: How much of the table the current reading has passed, from 0 to 1.
         notes: What a reader should know about how the columns were understood.
         device_codes: The code of every device that `batches` has met, in the order of the codes.
@@ -45,6 +46,7 @@ class TableSource(ABC):
     def __init__(self, place: str, columns: Columns, hints: Hints | None = None) -> None:
         self.place, self.columns = place, columns
         self.bad = 0
+        self.is_wide = False
         self.device_codes: dict[str, int] = {}
         self.share_read = 0.0
         hints = hints or Hints()
@@ -64,6 +66,7 @@ class TableSource(ABC):
     def take(self, layout: Layout) -> Layout:
         """Call columns in messages as the table does, and keep what was guessed of them."""
         self._reader.times.name, self._reader.device, self._reader.value = layout.columns
+        self.is_wide = layout.is_wide
         for sentence in layout.notes:
             self.note(sentence)
         return layout

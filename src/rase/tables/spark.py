@@ -9,15 +9,19 @@ with them.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from rase.errors import ConfigurationError, DataError, StorageUnusable
 from rase.kernels.keyed import RunKey
 from rase.tables.feedback import RangeFeedback, feedback_rounds
+from rase.tables.files import Files, find_files
+from rase.tables.layouts import Columns
 from rase.tables.parquet import ParquetSource
 from rase.tables.parts import Part, cut_anyway
 from rase.tables.record import fingerprint
@@ -32,7 +36,6 @@ from rase.tables.run import (
     regroup,
 )
 from rase.tables.source import TableSource, open_source
-from rase.tables.spark_catalogue import CATALOGUE, files_of_table
 from rase.tables.spark_session import in_words, opened_session
 from rase.tables.spark_steps import Answer, Steps, Want, part_table
 from rase.tables.summary import DeviceCounts, Tally
@@ -44,7 +47,14 @@ if TYPE_CHECKING:
     from rase.tables.files import Files
     from rase.tables.plan import RunPlan
 
-__all__ = ["SparkRun", "find_on_spark", "names_on_spark", "run_on_spark"]
+__all__ = [
+    "CATALOGUE",
+    "SparkRun",
+    "files_of_table",
+    "find_on_spark",
+    "names_on_spark",
+    "run_on_spark",
+]
 
 _PART_BYTES = 1 << 30
 _MOST_DEVICE_BITS = 8
@@ -57,6 +67,9 @@ _WAVE_PARTS = 64
 _MOST_WAVES = 16
 
 _SENT = "kind int, number long, content binary"
+# What the name of such a table begins with, in place of a path.
+CATALOGUE = "table:"
+_NAME = re.compile(r"\w+(\.\w+){0,2}")
 
 
 def run_on_spark(
@@ -368,3 +381,55 @@ def _check_closure(step: Any) -> None:
     if size > _MOST_CLOSURE:
         words = f"a task must be smaller than {_MOST_CLOSURE} bytes, got {size}, because of the "
         raise ConfigurationError([f"{words}budgets or the real groups; use --engine local."])
+
+
+def files_of_table(
+    session: Any, name: str, *, columns: Columns | None = None, skips_bad: bool = False
+) -> Files:
+    """Return the files of a table by its name in the catalogue.
+
+    Args:
+        session: A session of the cluster.
+        name: The name, as ``table:meters.readings``.
+        columns: How the columns are called.
+        skips_bad: Whether files that are no tables are left out and counted.
+
+    Raises:
+        DataError: If there is no such table, or its files are not its rows.
+    """
+    from pyspark.errors import AnalysisException
+
+    known = name.removeprefix(CATALOGUE)
+    if not _NAME.fullmatch(known):
+        raise DataError(f"{name} must be {CATALOGUE} and a name such as meters.readings.")
+    try:
+        is_view = session.catalog.getTable(known).tableType in ("VIEW", "TEMPORARY")
+        described = session.sql(f"DESCRIBE TABLE EXTENDED {known}").collect()
+        paths = [] if is_view else sorted(session.read.table(known).inputFiles())
+    except AnalysisException as error:
+        raise DataError(
+            f"Spark's catalogue has no table {known} that can be read; SHOW TABLES lists them."
+        ) from error
+    about = {row["col_name"]: row["data_type"] for row in described}
+    kind = "a view" if is_view else f"of {about.get('Provider', 'an unknown format')}"
+    if kind != "of parquet":
+        raise DataError(
+            f"the table {known} is {kind}, and only files of parquet are its rows as they are; "
+            "give the folder of a Delta table instead, or write its rows as a table of parquet."
+        )
+    if not paths:
+        raise DataError(f"the table {known} holds no rows; give one with at least one reading.")
+    return find_files(
+        _address(about["Location"]),
+        columns=columns,
+        skips_bad=skips_bad,
+        paths=[_address(path) for path in paths],
+    )
+
+
+def _address(address: str) -> str:
+    """Return where a file of Spark's is for pyarrow."""
+    place = urlsplit(address)
+    if place.scheme in ("", "file"):
+        return unquote(place.path)
+    return address.replace("s3a://", "s3://", 1)

@@ -21,13 +21,14 @@ _SHUFFLES = {
 def promises(campaign: Campaign) -> list[str]:
     """Return the promises in a campaign's signed terms, one sentence each."""
     window_s, budget = campaign.window * campaign.round_s, campaign.window_budget
+    rounds = "round" if campaign.window == 1 else f"{number(campaign.window)} rounds"
     is_promising = campaign.delta is not None
     return [
         *towards_fusion(campaign),
         # What protects is judged by both promises where there are two: the sentences above do.
         *([] if is_promising else [str(LocalDP(campaign.epsilon[-1]))]),
         (
-            f"In any {number(campaign.window)} rounds ({duration(window_s)}) a device spends at "
+            f"In any {rounds} ({duration(window_s)}) a device spends at "
             f"most epsilon {budget:g}, by its own ledger"
             f"{'' if is_promising else f': {LocalDP(budget).odds}'}."
         ),

@@ -152,8 +152,8 @@ def authorization_of(wire: bytes, credential: str) -> str:
     """Return the header Authorization of a report: the handle and the tag, never the secret.
 
     Example:
-        >>> authorization_of(bytes(433), "3f2a90c1d45b6e78.secret")[:30]
-        'RASE 3f2a90c1d45b6e78.c95f950f'
+        >>> authorization_of(bytes(437), "3f2a90c1d45b6e78.secret")[:30]
+        'RASE 3f2a90c1d45b6e78.e49b75c0'
     """
     return f"{_SCHEME}{handle_of(credential)}.{frame_of(wire, credential)[-TAG_BYTES:].hex()}"
 

@@ -124,8 +124,9 @@ class Keyset:
 
     def __post_init__(self) -> None:
         """Check everything once."""
-        for name in ("version", "cache_s"):
-            check_whole(name, getattr(self, name), 1, _MAX_S)
+        # The number stands in each report, in four bytes.
+        check_whole("version", self.version, 1, 2**32)
+        check_whole("cache_s", self.cache_s, 1, _MAX_S)
         owners = [(config.role, config.id) for config in self.configs]
         if len(set(owners)) != len(owners):
             raise ValueError("configs must not use a number twice for one server.")

@@ -19,6 +19,7 @@ __all__ = [
     "INNER_SIZES",
     "MARK_SIZE",
     "MOST_LABELS",
+    "PART_BYTES",
     "REPORT_SIZES",
     "REPORT_TYPE",
     "TOKEN_SIZE",
@@ -42,7 +43,7 @@ __all__ = [
 VERSION: Final = 2
 FORMAT: Final = 1
 REPORT_TYPE: Final = "application/rase-report"
-HEADER_SIZE: Final = 14
+HEADER_SIZE: Final = 18
 # A token: its nonce, and the registrar's signature of it.
 TOKEN_SIZE: Final = 32 + 256
 _PLACE_SIZE: Final = 32
@@ -51,13 +52,15 @@ CONTENT_SIZE: Final = _PLACE_SIZE + TOKEN_SIZE
 MARK_SIZE: Final = 3
 MOST_LABELS: Final = 16
 # Sizes by the KEM of the inner envelope; the outer one is always X25519.
+# How many bytes of envelopes are forwarded together; a longer batch is cut into parts.
+PART_BYTES: Final = 16 << 20
 INNER_SIZES: Final = {kem: enc_size(kem) + CONTENT_SIZE + TAG_SIZE for kem in (X25519, X_WING)}
 REPORT_SIZES: Final = {
     kem: HEADER_SIZE + enc_size(X25519) + MARK_SIZE + size + TAG_SIZE
     for kem, size in INNER_SIZES.items()
 }
 _SIZES: Final = " or ".join(map(str, REPORT_SIZES.values()))
-_HEADER = struct.Struct(">BB8sI")
+_HEADER = struct.Struct(">BB8sII")
 _CONTENT = struct.Struct(">BBqI18x")
 _PADDING = bytes(18)
 _UNSIGNED = bytes(TOKEN_SIZE)
@@ -65,6 +68,7 @@ _COVER = 1
 _BATCH = "bad-batch"  # the problem of everything between the two servers
 _MAX_BATCH_BYTES = 1 << 30
 _MAX_MANIFEST_BYTES = 4096
+_MOST_PARTS = 65536
 _U32 = 2**32
 _I64 = 2**63
 _BATCH_PARTS = [bytes, int, int, list, list]
@@ -72,28 +76,31 @@ _BATCH_PARTS = [bytes, int, int, list, list]
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the shuffler reads before it opens anything: 14 bytes in the clear.
+    """What the shuffler reads before it opens anything: 18 bytes in the clear.
 
     Args:
         key_id: The number of the shuffler's key.
         campaign_tag: The first eight bytes of the campaign's hash.
         round: The round of the report.
+        keyset: The number of the keyset that both keys were chosen from.
     """
 
     key_id: int
     campaign_tag: bytes
     round: int
+    keyset: int
 
     def __post_init__(self) -> None:
-        """Check the three once."""
+        """Check the four once."""
         check_whole("key_id", self.key_id, 0, 256)
         check_whole("round", self.round, 0, _U32)
+        check_whole("keyset", self.keyset, 0, _U32)
         if len(self.campaign_tag) != 8:
             raise ValueError(f"campaign_tag must have 8 bytes, got {len(self.campaign_tag)}.")
 
     def to_bytes(self) -> bytes:
-        """Return the 14 bytes."""
-        return _HEADER.pack(VERSION, self.key_id, self.campaign_tag, self.round)
+        """Return the 18 bytes."""
+        return _HEADER.pack(VERSION, self.key_id, self.campaign_tag, self.round, self.keyset)
 
     @classmethod
     def from_report(cls, report: bytes) -> "Header":
@@ -104,10 +111,10 @@ class Header:
             UnknownVersion: If its first byte is another version than 2.
         """
         check_report_size(report)
-        version, key_id, tag, round = _HEADER.unpack_from(report)
+        version, key_id, tag, round, keyset = _HEADER.unpack_from(report)
         if version != VERSION:
             raise UnknownVersion(f"report version {version} is unknown; this one knows {VERSION}.")
-        return cls(key_id, tag, round)
+        return cls(key_id, tag, round, keyset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +313,9 @@ class BatchManifest:
             centre, as both servers signed it in the campaign; None where it promises nothing, and
             for a round that is withheld.
         delta: The delta that belongs to it; None likewise.
+        part: Which part of the reports of a round and key the batch holds, from 0 on; None if it
+            holds all. ``n`` and ``batch_id`` are of the part, all else is of the whole.
+        parts: How many parts there are; None likewise.
     """
 
     METHODS: ClassVar = ("uniform", "mallows", "withheld")
@@ -322,6 +332,8 @@ class BatchManifest:
     members: int | None = None
     shuffled_epsilon: float | None = None
     delta: float | None = None
+    part: int | None = None
+    parts: int | None = None
 
     def __post_init__(self) -> None:
         """Check everything once."""
@@ -341,6 +353,13 @@ class BatchManifest:
             raise ValueError("theta must be given for mallows, and for nothing else.")
         if (self.shuffled_epsilon is None) != (self.delta is None):
             raise ValueError("shuffled_epsilon and delta must be given together.")
+        if (self.part is None) != (self.parts is None):
+            raise ValueError("part and parts must be given together.")
+        if self.part is not None and self.parts is not None:
+            check_whole("parts", self.parts, 2, _MOST_PARTS + 1)
+            check_whole("part", self.part, 0, self.parts)
+            if self.method != "uniform":
+                raise ValueError("parts must be absent unless the shuffle is uniform.")
         if self.delta is not None and self.method != "uniform":
             raise ValueError("delta must be absent unless the shuffle is uniform.")
         numbers = ["alpha", "real_loss", "attacker_success"]
@@ -357,7 +376,7 @@ class BatchManifest:
         """Return the bytes that are signed."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         # Absent means not stated: manifests of earlier releases keep their bytes.
-        for name in ("members", "shuffled_epsilon", "delta"):
+        for name in ("members", "shuffled_epsilon", "delta", "part", "parts"):
             if values[name] is None:
                 del values[name]
         return cbor.encode({"format": FORMAT, **values})

@@ -22,6 +22,7 @@ class OpenedOuter(NamedTuple):
     """What the shuffler finds: its mark, and an envelope that it cannot open."""
 
     round: int
+    keyset: int
     mark: Mark
     inner: bytes
 
@@ -66,28 +67,25 @@ class OuterOpener:
         if report[:HEADER_SIZE] != self._head:
             self._way = self._way_of(report)
             self._head = report[:HEADER_SIZE]
-        round, hpke, key, info = self._way
+        header, hpke, key, info = self._way
         try:
             found = hpke.decrypt(report[HEADER_SIZE:], key, info)
         except InvalidTag:
             raise NotOpened(
                 "the outer envelope does not open: changed, or sealed for another key or campaign."
             ) from None
-        return OpenedOuter(round, Mark.from_bytes(found), found[MARK_SIZE:])
+        mark = Mark.from_bytes(found)
+        return OpenedOuter(header.round, header.keyset, mark, found[MARK_SIZE:])
 
-    def _way_of(self, report: bytes) -> "tuple[int, Suite, Private, bytes]":
+    def _way_of(self, report: bytes) -> "tuple[Header, Suite, Private, bytes]":
         header = Header.from_report(report)
         if header.campaign_tag != self._hash[:8]:
             raise WrongCampaign("the report belongs to another campaign or version of it.")
         if header.key_id not in self._keys:
             raise UnknownKey(f"the report was sealed for key {header.key_id}, not held here.")
-        hpke, key = self._ready(header.key_id)
-        return header.round, hpke, key, outer_info(self._hash, report[:HEADER_SIZE])
-
-    def _ready(self, key_id: int) -> "tuple[Suite, Private]":
-        found = self._prepared.get(key_id)
-        if found is None:
-            held = self._keys[key_id]
-            found = suite(held.kem, held.aead), private_key(held.kem, held.secret)
-            self._prepared[key_id] = found
-        return found
+        if header.key_id not in self._prepared:
+            held = self._keys[header.key_id]
+            ready = suite(held.kem, held.aead), private_key(held.kem, held.secret)
+            self._prepared[header.key_id] = ready
+        hpke, key = self._prepared[header.key_id]
+        return header, hpke, key, outer_info(self._hash, report[:HEADER_SIZE])

@@ -48,6 +48,14 @@ _TYPES = (
         is_final=False,
     ),
     ProblemType(
+        "other-keyset",
+        409,
+        "The report names a keyset that the devices of its round do not go by.",
+        "Fetch the keyset again and seal the same noisy value again; if that is no other, somebody "
+        "shows this device other keys than the rest: ask the operators.",
+        is_final=False,
+    ),
+    ProblemType(
         "round-not-open",
         409,
         "The round has not ended by the shuffler's clock.",

@@ -29,13 +29,15 @@ def seal_report(
     shuffler_key: bytes,
     fusion_id: int,
     fusion_key: bytes,
+    keyset: int,
     entropy: bytes = b"",
     block_start: int = -1,
     label: int = 0,
     token: bytes = b"",
 ) -> bytes:
-    """Return the 433 bytes of a report; ``entropy`` is 64 fresh secret bytes, or the system's.
+    """Return the 437 bytes of a report; ``entropy`` is 64 fresh secret bytes, or the system's.
 
+    ``keyset`` is the number of the keyset that both keys are from.
     Where the campaign carries rounds, ``block_start`` is the first round of the report's block. A
     registrar's ``token`` has 288 bytes, see blind.py; without one no fusion centre that has a
     registrar counts the report.
@@ -51,7 +53,7 @@ def seal_report(
         content = bytes(320)
     info = b"rase/2 inner" + campaign_hash + struct.pack(">I", first)
     inner = hpke_seal(fusion_key, info, content, entropy[:32])
-    header = bytes((2, shuffler_id)) + campaign_hash[:8] + struct.pack(">I", round)
+    header = bytes((2, shuffler_id)) + campaign_hash[:8] + struct.pack(">II", round, keyset)
     info = b"rase/2 outer" + campaign_hash + header
     mark = bytes((int(is_cover), label, fusion_id))
     return header + hpke_seal(shuffler_key, info, mark + inner, entropy[32:])

@@ -15,6 +15,7 @@ def seal_report(
     campaign_hash: bytes,
     shuffler: KeyConfig,
     fusion: KeyConfig,
+    keyset: int,
     round: int | None = None,
     label: int = 0,
 ) -> bytes:
@@ -28,12 +29,13 @@ def seal_report(
         campaign_hash: CH, the campaign's hash.
         shuffler: The shuffler's active key.
         fusion: The fusion centre's active key, of the campaign's KEM.
+        keyset: The number of the keyset that both are from.
         round: The round that the shuffler sees, if another than the content's: where the
             campaign carries rounds, the content names the first of the block.
         label: The public kind of the report, which the shuffler's closer reads.
 
     Returns:
-        433 bytes, or 1521 with X-Wing inside.
+        437 bytes, or 1525 with X-Wing inside.
 
     Raises:
         ValueError: If the keys are not those of the two servers, or the hash has not 32 bytes.
@@ -47,11 +49,18 @@ def seal_report(
         round=content.round if round is None else round,
         campaign_hash=campaign_hash,
         keys=(shuffler, fusion),
+        keyset=keyset,
     )
 
 
 def seal_cover(
-    *, round: int, block: int, campaign_hash: bytes, shuffler: KeyConfig, fusion: KeyConfig
+    *,
+    round: int,
+    block: int,
+    campaign_hash: bytes,
+    shuffler: KeyConfig,
+    fusion: KeyConfig,
+    keyset: int,
 ) -> bytes:
     """Return the bytes of a cover report, which say nothing and look like those of `seal_report`.
 
@@ -63,6 +72,7 @@ def seal_cover(
         campaign_hash: CH, the campaign's hash.
         shuffler: The shuffler's active key.
         fusion: The fusion centre's active key, of the campaign's KEM.
+        keyset: The number of the keyset that both are from.
 
     Returns:
         As many bytes as a report of the campaign has; errors are those of `seal_report`, too.
@@ -74,6 +84,7 @@ def seal_cover(
         round=round,
         campaign_hash=campaign_hash,
         keys=(shuffler, fusion),
+        keyset=keyset,
     )
 
 
@@ -85,13 +96,14 @@ def _seal(
     round: int,
     campaign_hash: bytes,
     keys: tuple[KeyConfig, KeyConfig],
+    keyset: int,
 ) -> bytes:
     shuffler, fusion = keys
     if (shuffler.role, fusion.role) != (Role.SHUFFLER, Role.FUSION):
         raise ValueError("shuffler and fusion must be the keys of those servers.")
     if len(campaign_hash) != 32:
         raise ValueError(f"campaign_hash must have 32 bytes, got {len(campaign_hash)}.")
-    header = Header(shuffler.id, campaign_hash[:8], round).to_bytes()
+    header = Header(shuffler.id, campaign_hash[:8], round, keyset).to_bytes()
     inner = _seal_part(fusion, inner_info(campaign_hash, block), content)
     outer = _seal_part(shuffler, outer_info(campaign_hash, header), mark.to_bytes() + inner)
     return header + outer

@@ -52,7 +52,7 @@ class PinnedKeys:
     Args:
         fusion: The fusion centre's.
         shuffler: The shuffler's.
-        registrar: The registrar's; None where there is none, and no report has a token.
+        registrar: The registrar's, which signs tokens.
 
     Raises:
         ValueError: If a key does not have 32 bytes, or one party has two roles.
@@ -60,14 +60,13 @@ class PinnedKeys:
 
     fusion: bytes
     shuffler: bytes
-    registrar: bytes | None = None
+    registrar: bytes
 
     def __post_init__(self) -> None:
         """Check all once."""
         for name in ("fusion", "shuffler", "registrar"):
             value = getattr(self, name)
-            is_absent = name == "registrar" and value is None
-            if not is_absent and (not isinstance(value, bytes) or len(value) != 32):
+            if not isinstance(value, bytes) or len(value) != 32:
                 raise ValueError(f"{name} must be the 32 bytes of a public Ed25519 key.")
         if self.fusion == self.shuffler:
             raise ValueError("fusion and shuffler must have different keys.")

@@ -153,7 +153,7 @@ class SignedTokenKey:
         """Read a key that both signed.
 
         Raises:
-            BadSignature: If one of them did not, or no registrar is pinned.
+            BadSignature: If one of them did not.
             WireError: Named otherwise, if the bytes are not such as `to_bytes` writes.
         """
         parts: Any = cbor.decode(data, max_size=MAX_TOKEN_KEYS_BYTES)
@@ -172,10 +172,9 @@ def check_registrar(key: TokenKey, signature: bytes, pinned: PinnedKeys) -> None
     """Refuse a key that the registrar did not sign.
 
     Raises:
-        BadSignature: If so, or if no registrar is pinned.
+        BadSignature: If so.
     """
-    registrar = pinned.registrar
-    if registrar is None or not is_signed_by(registrar, key.signing_input("registrar"), signature):
+    if not is_signed_by(pinned.registrar, key.signing_input("registrar"), signature):
         raise BadSignature("the token key is not signed by the pinned key of the registrar.")
 
 
@@ -293,7 +292,4 @@ def proof_input(device_key: bytes) -> bytes:
 
 def is_certified(device_key: bytes, certificate: bytes, pinned: PinnedKeys) -> bool:
     """Return whether the pinned registrar certified a device."""
-    registrar = pinned.registrar
-    return registrar is not None and is_signed_by(
-        registrar, certificate_input(device_key), certificate
-    )
+    return is_signed_by(pinned.registrar, certificate_input(device_key), certificate)

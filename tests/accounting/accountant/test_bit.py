@@ -112,3 +112,12 @@ def test_the_worst_others_are_those_of_the_sum() -> None:
     high = profile.worst_others(0.5)
     assert 0 < high < 19
     assert BitProfile(1.0, 5000, delta=1e-6).worst_others(0.05) < 5000
+
+
+@each_case(("local", "n"), [(0.3, 64), (1.4, 1000), (0.8, 8000)])
+def test_what_is_found_near_the_last_answer_is_the_best_of_all(local: float, n: int) -> None:
+    """In any sequence of questions the answer is that of a profile that was never asked before."""
+    asked = BitProfile(local, n, delta=1e-6)
+    for share in (0.0, 0.02, 0.04, 0.5, 0.52, 0.01, 0.9, 0.3):
+        fresh = BitProfile(local, n, delta=1e-6)
+        assert asked.delta(share * local) == pytest.approx(fresh.delta(share * local), rel=1e-9)

@@ -89,7 +89,8 @@ def test_the_search_ends_just_below_the_limit(limit: float, slope: float) -> Non
         tried.add(epsilon)
         return slope * math.log(epsilon / limit)
 
-    found = _largest_within(excess, _Wish(1.0, 1e-6, 1000, 1), highest=8.0)
+    wish = _Wish(1.0, 1e-6, 1000, 1)
+    found = _largest_within(excess, wish, guess=wish.guess(), highest=8.0)
     assert found is not None
     assert found in tried
     assert found <= limit

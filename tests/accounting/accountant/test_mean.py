@@ -46,6 +46,19 @@ def test_sums_of_small_rounds_are_never_above_the_bound() -> None:
     assert largest > 0.9
 
 
+def test_the_epsilon_is_that_of_the_worst_pair_of_inputs() -> None:
+    """Where the ends are not what differs most, the search goes on with the pair that does."""
+    rng = np.random.default_rng(9)
+    for _ in range(6):
+        rows = random_channel(rng, inputs=5, outputs=4)
+        local = float(np.log(rows.max(axis=0) / rows.min(axis=0)).max())
+        profile = MeanProfile(local, rows, np.arange(4), 6, delta=1e-3)
+        asked = profile.delta(0.3 * local)
+        found = profile.epsilon(asked)
+        assert profile.delta(found) <= asked
+        assert found <= 0.3 * local + 1e-3
+
+
 def test_a_mean_says_less_than_the_shuffled_reports() -> None:
     """On a lattice the proven bound is below that of all reports, and above an observer's.
 
@@ -78,6 +91,21 @@ def test_a_mean_says_less_than_the_shuffled_reports() -> None:
     sums = np.fft.irfft(spectra[[0, -1]] * spectra[len(rows) // 2] ** (n - 1), size, axis=1)
     attack = float(np.maximum(sums[0] - math.exp(epsilon) * sums[1], 0.0).sum())
     assert attack < found
+
+
+def test_few_wide_blocks_find_the_worst_pair_of_all() -> None:
+    """The search by the ends and by bounds ends where the divergence of every pair is below."""
+    for law, n in ((Optimal(1.24, PUBLIC), 51), (Optimal(3.1, PUBLIC), 300)):
+        profile = mean_profile(law, n, places=16)
+        found = profile.epsilon(1e-6)
+        assert profile.delta(found) <= 1e-6 < profile.delta(0.998 * found)
+    # Rows that are no reflections of each other by a hair are looked at in all pairs.
+    rows, values = np.array([[3.0, 2.0, 1.0], [2.0, 2.0, 2.0], [1.0, 2.0, 3.0]]) / 6, np.arange(3)
+    other = rows + 1e-12 * np.array([[1, -1, 0], [0, 0, 0], [0, 0, 0]])
+    deltas = [
+        MeanProfile(math.log(3), one, values, 20, delta=1e-3).delta(0.2) for one in (rows, other)
+    ]
+    assert deltas[0] == pytest.approx(deltas[1], abs=1e-9)
 
 
 def test_what_has_no_bound_is_refused() -> None:

@@ -20,9 +20,9 @@ pytest.importorskip("uvicorn")
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from rase.cli.demo import document_of, line_of, opening_words, summary_words
 from rase.cli.demo.gateway import GatewayFailed
 from rase.cli.demo.live import HOURS, LiveDemo, LiveRound, LiveSummary, Setting
-from rase.cli.demo.words import document_of, line_of, opening_words, summary_words
 from rase.errors import PrivacyRefused
 from rase.subscriber.answers import FusionUnreachable
 

@@ -93,7 +93,10 @@ def examined(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, lis
 def test_servers_that_are_away_are_a_network_problem(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything runs, only the peers are missing: exit code 4, one line a check."""
+    """Before anything runs, only the peers are missing: exit code 4, one line a check.
+
+    Each server asks one other, and a device both that it talks to.
+    """
 
     def away(*_: object, **__: object) -> Fetched:
         raise ConnectionRefusedError(111, "Connection refused")
@@ -103,8 +106,12 @@ def test_servers_that_are_away_are_a_network_problem(
     printed = capsys.readouterr()
     lines = printed.out.splitlines()
     assert all(line.split()[0] in ("ok", "warning", "problem") for line in lines)
-    assert sum(line.startswith("problem") for line in lines) == 3
-    assert "3 problems" in printed.err
+    amiss = [line.split(": ") for line in lines if line.startswith("problem")]
+    assert sorted((Path(where).name, check) for where, check, *_ in amiss) == [
+        *[("device", "peer")] * 2,
+        *[(name, "peer") for name in ("fusion", "registrar", "shuffler")],
+    ]
+    assert "5 problems" in printed.err
     assert "shuffler: server: does not run at http://127.0.0.1:8701: rase shuffler" in printed.out
 
 

@@ -131,7 +131,8 @@ def test_before_a_campaign_is_published(world: World) -> None:
     """It is said that there are no windows yet; a forged campaign counts as none."""
     page = f"/v1/campaigns/{world.campaign.id}/versions"
     world.keep([], private=None, signed=None)
-    for answer in (world.pages[page][:-1] + b"\0", None):
+    signed = world.pages[page]
+    for answer in (signed[:-1] + bytes([signed[-1] ^ 1]), None):
         world.pages.pop(page)
         if answer is not None:
             world.pages[page] = answer
@@ -148,9 +149,8 @@ def test_after_a_campaign_nothing_is_due(world: World) -> None:
 
 
 def test_pins_that_do_not_agree(world: World) -> None:
-    """Another key, and none, are found from the registrar's side, with what to set."""
+    """Another key is found from the registrar's side, with what to set."""
     for name, old, new in [
-        ("shuffler", "registrar_key = ", "# registrar_key = "),
         ("fusion", "registrar_key = ", f'registrar_key = "{"ab" * 32}" # '),
         ("registrar", "shuffler_key = ", f'shuffler_key = "{"cd" * 32}" # '),
     ]:
@@ -159,8 +159,20 @@ def test_pins_that_do_not_agree(world: World) -> None:
         assert old in text
         path.write_text(text.replace(old, new))
     texts = [one.text for one in world.amiss(world.folder) if one.check == "pinned key"]
-    for words in ("pins no registrar", "pins another registrar", "is not the key that"):
+    for words in ("pins another registrar", "is not the key that"):
         assert sum(words in text for text in texts) == 1
+
+
+@pytest.mark.parametrize("name", ["shuffler", "fusion"])
+def test_a_server_that_pins_no_registrar_cannot_be_used(world: World, name: str) -> None:
+    """The missing setting is named in the server's own folder."""
+    path = world.folder / name / "rase.toml"
+    text = path.read_text()
+    assert "\nregistrar_key = " in text
+    path.write_text(text.replace("\nregistrar_key = ", "\n# registrar_key = "))
+    (found,) = (one for one in world.amiss(path.parent) if one.check == "settings")
+    assert found.level is Level.PROBLEM
+    assert found.text == f"{name}.registrar_key must be given."
 
 
 def test_keys_settings_and_databases_that_cannot_be_used(

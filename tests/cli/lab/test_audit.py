@@ -75,7 +75,7 @@ def test_a_broken_claim_ends_with_seven(monkeypatch: pytest.MonkeyPatch, capsys:
     [
         (
             ("--only", "none"),
-            "only must be a kind (report, certificate, device, pair, order, law, channel, promise)",
+            "only must be a kind (report, certificate, device, pair, order, law, channel, promise,",
         ),
         (("--samples", "10"), "10 is not in the range"),
         (("--seed", "-1"), "-1 is not in the range"),

@@ -122,7 +122,7 @@ def test_the_preview_shows_the_bytes_and_costs_nothing(device: Owned) -> None:
     text = device.get("payload").text
     parts = re.findall(r'<code class="bytes">([0-9a-f]+)</code>', text)
     envelope = bytes.fromhex("".join(parts[:3]))
-    assert len(envelope) == 433
+    assert len(envelope) == 437
     seen = device.shuffler.content(envelope)
     assert Content(seen.round, seen.place, seen.epsilon_class).to_bytes().hex() == parts[3]
     assert device.ledger.history(9) == []
@@ -250,7 +250,7 @@ def test_a_damaged_ledger_is_told_as_a_page(device: Owned, monkeypatch: pytest.M
 def test_a_taken_port_is_told(device: Owned) -> None:
     """Two pages cannot have one port."""
     with pytest.raises(ConfigurationError, match=r"page\.port must be free"):
-        OwnerPage(device.page.owner, device.page.port)
+        OwnerPage(device.folder, device.page.port)
 
 
 def test_many_open_connections_do_not_take_the_agents_memory(device: Owned) -> None:

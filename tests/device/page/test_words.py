@@ -94,11 +94,11 @@ def test_terms_beyond_the_owners_limit_are_told(quick_folder: Path) -> None:
     """No report can be made, and the page says why instead of odds."""
     with owned(quick_folder / "device") as device:
         device.run(0.2)
-        signed = device.page.owner.terms.accepted_terms[0][0]
+        signed = device.owner.terms.accepted_terms[0][0]
         costly = replace(signed, campaign=replace(signed.campaign, epsilon=(2.0,)))
-        device.page.owner.terms.accepted_terms = (
+        device.owner.terms.accepted_terms = (
             (costly,),
-            device.page.owner.terms.accepted_terms[1],
+            device.owner.terms.accepted_terms[1],
         )
         assert "above your limit for a report" in device.get().text
         assert "no terms or keys yet" in device.get("payload").text
@@ -107,7 +107,7 @@ def test_terms_beyond_the_owners_limit_are_told(quick_folder: Path) -> None:
 def test_there_is_no_example_without_terms_or_keys(device: Owned) -> None:
     """Before the first fetch, after the campaign's end, and while a key is missing."""
     device.run(0.2)
-    terms = device.page.owner.terms
+    terms = device.owner.terms
     now_s = device.clock.now_s()
     round = int(now_s // HOURS.round_s)
     entropy = SecureEntropy()

@@ -14,8 +14,7 @@ from tests.cases import each_case
 from rase import Duchi, Optimal, Range, SeededRandom
 from rase.accounting.accountant.claims import claims
 from rase.lab.audit.orders import promise_subjects
-from rase.lab.audit.proof import proven_subjects, report_law_subject
-from rase.lab.audit.reports import report_subject
+from rase.lab.audit.reports import proven_subjects, report_law_subject, report_subject
 from rase.lab.audit.subject import AnySubject, audit_claims
 from rase.laws.randomizer import RangeRandomizer
 from rase.promise import Claim

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from tests.patience import PATIENCE_S
 from tests.tables.spark.keys import KeysElsewhere, keys_alive
 from tests.tables.tables import BR, skewed, sorted_by, write_parts
 
@@ -99,7 +100,7 @@ class _Killer:
 
     def __enter__(self) -> Self:
         # The one that was killed before is replaced by the cluster.
-        deadline = SystemClock().monotonic_s() + 120
+        deadline = SystemClock().monotonic_s() + PATIENCE_S
         while len(executors_of(self._session)) < 2:
             assert SystemClock().monotonic_s() < deadline
             self._stop.wait(0.1)

@@ -1,6 +1,7 @@
 """What the reports of one device claim, all together, by how many they are: the table to sign."""
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from rase.accounting.accountant.pair import Pair
 from rase.accounting.accountant.rounds import shuffled_pair
@@ -39,8 +40,16 @@ def claims(
         >>> len(table), round(table[0].epsilon, 3), round(table[-1].epsilon, 2)
         (24, 0.147, 0.8)
     """
-    pair = shuffled_pair(source, n, delta=delta)
     numbers = _rows(reports) if isinstance(reports, int) else sorted(set(reports))
+    return _table(source, n, delta=delta, numbers=tuple(numbers))
+
+
+# Whoever publishes or countersigns asks for the same table again, after an error or a retry.
+@lru_cache(maxsize=16)
+def _table(
+    source: Randomizer | float, n: int, *, delta: float, numbers: tuple[int, ...]
+) -> tuple[Claim, ...]:
+    pair = shuffled_pair(source, n, delta=delta)
     return tuple(claim_of(pair.compose(number), delta) for number in numbers)
 
 

@@ -21,7 +21,13 @@ from rase.accounting.amplification import Amplification, amplify
 from rase.accounting.binomial import Floats
 from rase.accounting.checks import MOST_REPORTS, checked_delta, checked_epsilon
 from rase.accounting.composition import LIVE_UP_TO, compose_live, compose_local, compose_shuffled
-from rase.accounting.error_model import COMPARED, PREDICTED, ErrorModel, FleetReadings
+from rase.accounting.error_model import (
+    COMPARED,
+    PREDICTED,
+    ErrorModel,
+    FleetReadings,
+    distinct,
+)
 from rase.accounting.plan.advice import recommend
 from rase.accounting.plan.inverse import (
     Setting,
@@ -53,7 +59,6 @@ from rase.laws.geometric import BudgetAware, Laplace
 from rase.laws.randomizer import RangeRandomizer
 from rase.laws.registry import FOR_MEANS, best_mechanism, randomizer_named
 from rase.shuffle.release import Manifest, uniform_manifest
-from rase.shuffle.robust import Robust
 
 __all__ = ["Detail", "periods_of", "plan"]
 
@@ -337,7 +342,7 @@ def _are_met(drawn: RangeRandomizer, readings: Floats, asked: Precision) -> Floa
     # Half a step more on either side: reports are points of the grid, intervals are not.
     reach = asked.beta * np.abs(readings) + drawn.domain.step / 2
     lower, upper = readings - reach, readings + reach
-    edges = np.unique(np.concatenate(([-np.inf], lower, upper, [np.inf])))
+    edges = distinct(np.concatenate(([-np.inf], lower, upper, [np.inf])))
     below = np.cumsum(drawn.report_probabilities(readings, edges), axis=1)
     row = np.arange(readings.size)
     # The bin that starts at an edge is the edge's own place; the sum before it ends one earlier.
@@ -350,6 +355,8 @@ def _are_met(drawn: RangeRandomizer, readings: Floats, asked: Precision) -> Floa
 
 @lru_cache(maxsize=64)
 def _robust(n: int, alpha: float, group_count: int, attacker_cap: float) -> Manifest:
+    from rase.shuffle.robust import Robust
+
     return Robust(alpha, group_count, attacker_cap=attacker_cap).manifest_for(n)
 
 

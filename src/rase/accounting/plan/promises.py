@@ -194,6 +194,12 @@ def plan_promises(
     """
     if shuffled_epsilon is not None and local_epsilon is not None:
         raise ValueError("either shuffled_epsilon or epsilon must be given, got both.")
+    if devices < 2:
+        raise ValueError(
+            f"devices must be at least 2, got {devices}; one has nobody to hide among."
+        )
+    if reports < 1:
+        raise ValueError(f"reports must be at least 1, got {reports}.")
     fewest = default_k_min(devices) if k_min is None else k_min
     if not 2 <= fewest <= devices:
         raise ValueError(f"k_min must be between 2 and the {devices} devices, got {fewest}.")

@@ -1,7 +1,6 @@
 """A plan as one frozen value, and its forms: JSON ``rase.plan/1``, frame, picture, page."""
 
 import html
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
@@ -20,6 +19,7 @@ from rase.accounting.plan.parts import (
     Sample,
     Wish,
 )
+from rase.answer import without_infinities
 from rase.laws.certificate import Certificate
 from rase.series.notebook import axes_for, frame_of, table_html
 from rase.shuffle.release import Manifest
@@ -144,7 +144,7 @@ class Plan:
             "curve_readings": self.curve_readings,
             "recommendation": asdict(self.recommendation),
         }
-        cleaned: dict[str, Any] = _finite(document)
+        cleaned: dict[str, Any] = without_infinities(document)
         return cleaned
 
     def to_frame(self) -> Any:
@@ -252,13 +252,3 @@ def _period(period: Period) -> dict[str, Any]:
         },
         "sentence": str(period),
     }
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value

@@ -7,12 +7,13 @@ on one machine. Each home reports at its own turn, once in a window, which keeps
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from os import urandom
 from typing import Any, Final, Self
 
 import httpx
@@ -21,23 +22,32 @@ from numpy.typing import NDArray
 
 from rase.accounting.schedule import Rotate
 from rase.campaign import Campaign
-from rase.cli.demo.tokens import HomeTokens
 from rase.device.reporter import randomizer_of
 from rase.errors import RaseError
 from rase.kernels.entropy import Entropy, SecureEntropy, SeededEntropy
 from rase.lab.homes import Homes
 from rase.wire import cbor
 from rase.wire.frames import frame_of, handle_of
+from rase.wire.issuing import raise_all
 from rase.wire.keys import KeyConfig, Role
 from rase.wire.messages import Content
 from rase.wire.seal import seal_report
 from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, public_key_of
+from rase.wire.tokens import (
+    TOKEN_KEYS_PATH,
+    TOKENS_PATH,
+    TokenKey,
+    requests_bytes,
+    token_keys_from_bytes,
+)
+from rase.wire.wallet import TokenBatch
 
 __all__ = ["Gateway", "GatewayFailed", "Sent", "Task"]
 
 _REPORTS_A_REQUEST: Final = 500
 _SECRET_BYTES: Final = 32
 _ENDED: Final = "the process of the demonstration's homes has ended."
+_TOKENS_A_REQUEST: Final = 500
 
 
 class GatewayFailed(RaseError):
@@ -199,6 +209,92 @@ def _live(connection: Connection, task: Task) -> None:
         return
 
 
+class HomeTokens:
+    """Fetch the homes' tokens window after window, and hand them out.
+
+    Each home blinds its own, and a request is signed by its own key; the gateway only carries them.
+    A window's tokens are fetched in pieces over the window before. A home whose turn falls before
+    the first round of the demonstration asks for none of that window; in life every home asks for
+    all.
+
+    Args:
+        client: The way to the registrar.
+        secrets: The key of each home.
+        turns: The round of each home in a window; None if all report in every round.
+        window: How many rounds a window of turns has.
+        last_round: The last round in which anybody reports.
+        pinned: The public signing keys, the registrar's among them.
+    """
+
+    def __init__(
+        self,
+        client: httpx.Client,
+        *,
+        secrets: Sequence[bytes],
+        turns: NDArray[np.int64] | None,
+        window: int,
+        last_round: int,
+        pinned: PinnedKeys,
+    ) -> None:
+        self._client = client
+        self._secrets = secrets
+        self._turns = turns
+        self._window = window
+        self._last_round = last_round
+        answer = client.get(TOKEN_KEYS_PATH)
+        answer.raise_for_status()
+        self._keys = [one.key for one in token_keys_from_bytes(answer.content, pinned)]
+        self._tokens: dict[int, dict[int, list[bytes]]] = {}
+
+    def token(self, home: int, round: int) -> bytes:
+        """Return the token of a home for its report of a round."""
+        key = next(key for key in self._keys if key.holds_in(round))
+        return self._tokens[key.first_round][home].pop()
+
+    def fetch_first(self) -> None:
+        """Fetch the tokens of the first window."""
+        self._fetch(self._keys[0], self._homes(self._keys[0]))
+
+    def fetch_ahead(self, round: int) -> None:
+        """Fetch a piece of the next window's tokens, all of them before the last round of this."""
+        for key, following in zip(self._keys, self._keys[1:], strict=False):
+            if key.holds_in(round):
+                homes, pieces = self._homes(following), max(key.last_round - key.first_round, 1)
+                at = round - key.first_round
+                self._fetch(following, homes[at::pieces] if at < pieces else [])
+
+    def _homes(self, key: TokenKey) -> list[int]:
+        """Return the homes whose turn is in a window."""
+        if self._turns is None:
+            return list(range(len(self._secrets))) if key.first_round <= self._last_round else []
+        begin = key.first_round - key.first_round % self._window
+        rounds = begin + self._turns
+        is_in = (rounds >= key.first_round) & (rounds <= key.last_round)
+        found: list[int] = np.flatnonzero(is_in).tolist()
+        return found
+
+    def _fetch(self, key: TokenKey, homes: Sequence[int]) -> None:
+        kept = self._tokens.setdefault(key.first_round, {})
+        size = max(_TOKENS_A_REQUEST // key.reports, 1)
+        for start in range(0, len(homes), size):
+            piece = homes[start : start + size]
+            batches = [
+                TokenBatch(key, urandom(32), raise_all=raise_all(key.modulus)) for _ in piece
+            ]
+            asked = [
+                batch.request(self._secrets[home])
+                for batch, home in zip(batches, piece, strict=True)
+            ]
+            answer = self._client.post(
+                TOKENS_PATH,
+                content=requests_bytes(asked),
+                headers={"Content-Type": "application/cbor"},
+            )
+            answer.raise_for_status()
+            replies = cbor.decode(answer.content, max_size=1 << 24)
+            kept.update(_open_replies(piece, batches, replies))
+
+
 @dataclass(slots=True)
 class _Fleet:
     """All homes: their readings, turns and what they are about to send."""
@@ -214,6 +310,7 @@ class _Fleet:
     _first: int = field(init=False)
     _next: SignedCampaign | None = field(init=False, default=None)
     _keys: tuple[KeyConfig, KeyConfig] = field(init=False)
+    _keyset: int = field(init=False)
     _turns: NDArray[np.int64] = field(init=False)
     _tokens: HomeTokens = field(init=False)
     _requests: list[bytes] = field(init=False, default_factory=list)
@@ -233,6 +330,7 @@ class _Fleet:
         self._first = self.campaign.not_before
         end_s = self.campaign.round_end_s(self.campaign.not_before)
         self._keys = keyset.active(Role.SHUFFLER, end_s), keyset.active(Role.FUSION, end_s)
+        self._keyset = keyset.version
         secrets = self._secrets()
         self._turns = np.array([self._turn(next(secrets)) for _ in range(self.task.homes)])
 
@@ -318,6 +416,7 @@ class _Fleet:
             campaign_hash=self._hash,
             shuffler=shuffler,
             fusion=fusion,
+            keyset=self._keyset,
         )
 
     def _turn(self, secret: bytes) -> int:
@@ -339,3 +438,12 @@ class _Fleet:
         response = self.client.get(path)
         response.raise_for_status()
         return response.content
+
+
+def _open_replies(
+    homes: Sequence[int], batches: Sequence[TokenBatch], replies: Sequence[list[object]]
+) -> Iterable[tuple[int, list[bytes]]]:
+    for home, batch, (status, found) in zip(homes, batches, replies, strict=True):
+        if status != 200 or not isinstance(found, list):
+            raise RaseError(f"the registrar refuses tokens: {found}.")
+        yield home, list(batch.open(found))

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 import numpy as np
 
@@ -136,6 +136,17 @@ class Setting:
             not_after=FIRST_ROUND + HOURS * self.days,
         )
 
+    def task(self, seed: int | None) -> Task:
+        """Return what the fleet does."""
+        return Task(
+            homes=self.homes,
+            days=self.days,
+            world=self.world,
+            shift=_SHIFT,
+            mishaps=_MISHAPS,
+            seed=seed,
+        )
+
     def claim(self, reports: int) -> Claim:
         """Return what so many reports of one home, one a day, give away together."""
         return claims(self._law, self.k_min, delta=self.delta, reports=[reports])[0]
@@ -205,18 +216,31 @@ class LiveSummary:
     days: tuple[tuple[Answer, float], ...]
 
 
+class Demonstrated(Protocol):
+    """What is demonstrated: a campaign, and what its fleet does."""
+
+    def campaign(self) -> Campaign:
+        """Return what the homes agree to."""
+
+    def task(self, seed: int | None) -> Task:
+        """Return what the fleet does."""
+
+
 class LiveSystem:
     """A fleet, both servers and a subscriber, from the first enrolment to the last answer.
 
     Args:
-        campaign: What is published first.
-        task: What the fleet does.
+        setting: What is demonstrated.
+        seed: Makes the noise reproducible, and worthless; None for real noise.
         folder: Where to work; a temporary folder, removed at the end, if None.
     """
 
-    def __init__(self, campaign: Campaign, task: Task, *, folder: Path | None = None) -> None:
-        self.campaign = campaign
-        self._task = task
+    def __init__(
+        self, setting: Demonstrated, *, seed: int | None = None, folder: Path | None = None
+    ) -> None:
+        self.setting = setting
+        self.campaign = setting.campaign()
+        self._task = setting.task(seed)
         self._folder = folder
         self._stack = ExitStack()
         # Two hours before the first round: tokens are fetched before their window begins.
@@ -285,23 +309,16 @@ class LiveDemo(LiveSystem):
 
     Args:
         setting: What is demonstrated.
-        seed: Makes the noise reproducible, and worthless; None for real noise.
-        folder: Where to work; a temporary folder, removed at the end, if None.
+        seed: As for `LiveSystem`.
+        folder: As for `LiveSystem`.
     """
+
+    setting: Setting
 
     def __init__(
         self, setting: Setting, *, seed: int | None = None, folder: Path | None = None
     ) -> None:
-        self.setting = setting
-        task = Task(
-            homes=setting.homes,
-            days=setting.days,
-            world=setting.world,
-            shift=_SHIFT,
-            mishaps=_MISHAPS,
-            seed=seed,
-        )
-        super().__init__(setting.campaign(), task, folder=folder)
+        super().__init__(setting, seed=seed, folder=folder)
         self._seen: list[LiveRound] = []
 
     def run(self) -> Iterator[LiveRound]:

@@ -9,7 +9,6 @@ over HTTP through the servers that every other campaign uses.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 from rase.answer import Answer
@@ -94,6 +93,18 @@ class PaperSetting:
             not_after=FIRST_ROUND + HOURS * self.days - 1,
         )
 
+    def task(self, seed: int | None) -> Task:
+        """Return what the fleet does."""
+        return Task(
+            homes=self.homes,
+            days=self.days,
+            world=self.world,
+            shift=(0, 1.0),
+            mishaps={},
+            seed=seed,
+            every_round=True,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class PaperRound:
@@ -113,28 +124,9 @@ class PaperRound:
 
 
 class PaperDemo(LiveSystem):
-    """Run the live system in the paper's setting.
+    """Run the live system in the paper's setting."""
 
-    Args:
-        setting: What is demonstrated.
-        seed: Makes the noise reproducible, and worthless; None for real noise.
-        folder: Where to work; a temporary folder, removed at the end, if None.
-    """
-
-    def __init__(
-        self, setting: PaperSetting, *, seed: int | None = None, folder: Path | None = None
-    ) -> None:
-        self.setting = setting
-        task = Task(
-            homes=setting.homes,
-            days=setting.days,
-            world=setting.world,
-            shift=(0, 1.0),
-            mishaps={},
-            seed=seed,
-            every_round=True,
-        )
-        super().__init__(setting.campaign(), task, folder=folder)
+    setting: PaperSetting
 
     def run(self) -> Iterator[PaperRound]:
         """Live through the rounds; yield each as soon as a subscriber can ask for it."""

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 
 from rase.campaign import Campaign
 from rase.cli.pages import with_dashboard
-from rase.clock import FakeClock
+from rase.clock import Clock
 from rase.fusion.app import fusion_app
 from rase.fusion.campaigns import Publisher
 from rase.fusion.centre import FusionCentre
@@ -32,7 +32,7 @@ from rase.fusion.rounds import Rounds
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES, add_subscriber
 from rase.fusion.token_keys import TokenKeys, token_keys_at
 from rase.registrar.app import registrar_app
-from rase.registrar.devices import certify_list
+from rase.registrar.devices import certify_list, make_approvals
 from rase.registrar.program import HttpPeer
 from rase.registrar.upkeep import Upkeep
 from rase.service.connections import ConnectionSettings
@@ -75,6 +75,9 @@ class Servers:
         has_final: Set whenever a round became final.
         databases: The state of each, to see what is left in it.
         certify: The registrar's word for a list of devices.
+        approve: Makes the registrar's approvals for devices that enrol by themselves.
+        upkeep: What makes the registrar's keys; a step of it is due from time to time.
+        openers: The private keys of both, to look into reports of a test.
         operator: A token that opens every page of the dashboard.
         login_url: Makes an address that logs in with it, once; None without a dashboard.
         publish: Publishes a new version of the campaign, countersigned by the shuffler.
@@ -91,6 +94,9 @@ class Servers:
     has_final: threading.Event
     databases: dict[Role, Database]
     certify: Callable[[Sequence[bytes]], bytes]
+    approve: Callable[[int, int], Sequence[str]]
+    upkeep: Upkeep
+    openers: dict[Role, OpeningKey] = field(repr=False)
     operator: str = field(repr=False)
     login_url: Callable[[], str] | None
     publish: Callable[[Campaign], object]
@@ -122,17 +128,25 @@ class Servers:
 
 
 @contextmanager
-def running_servers(folder: Path, clock: FakeClock, *, campaign: Campaign) -> Iterator[Servers]:
+def running_servers(
+    folder: Path,
+    clock: Clock,
+    *,
+    campaign: Campaign,
+    watch: Callable[[str, ASGIApp], ASGIApp] = lambda _, app: app,
+) -> Iterator[Servers]:
     """Run both servers with a published campaign, until the block ends.
 
     Args:
         folder: Where keys, databases and logs are made, a folder for each server.
         clock: The time of both.
         campaign: What is published, countersigned by the shuffler.
+        watch: Wraps what devices talk to, the shuffler and the registrar, by name.
     """
     with ExitStack() as stack:
         made = _make_parts(folder, stack)
-        shuffler_url = stack.enter_context(_serve_app(_shuffler_app(made, clock, campaign)))
+        app = watch("shuffler", _shuffler_app(made, clock, campaign))
+        shuffler_url = stack.enter_context(_serve_app(app))
         has_final = threading.Event()
         centre = _centre(made, clock, stack, url=shuffler_url, on_final=has_final.set)
         state = made.databases[Role.FUSION]
@@ -155,8 +169,11 @@ def running_servers(folder: Path, clock: FakeClock, *, campaign: Campaign) -> It
         yield Servers(
             shuffler_url=shuffler_url,
             fusion_url=fusion_url,
-            registrar_url=stack.enter_context(_serve_app(registrar.app)),
+            registrar_url=stack.enter_context(_serve_app(watch("registrar", registrar.app))),
             certify=registrar.certify,
+            approve=registrar.approve,
+            upkeep=registrar.upkeep,
+            openers=made.openers,
             pinned=made.pinned,
             closer=_closer(made, clock, stack, path=_state(folder, Role.SHUFFLER), url=fusion_url),
             subscriber=subscriber,
@@ -215,7 +232,7 @@ class _Registrar:
     def __init__(
         self,
         made: _Made,
-        clock: FakeClock,
+        clock: Clock,
         campaign: Campaign,
         folder: Path,
         *,
@@ -245,12 +262,16 @@ class _Registrar:
         """Certify a list of devices."""
         return certify_list(self.database, device_keys, secret=self._secret)
 
+    def approve(self, count: int, expires_s: int) -> Sequence[str]:
+        """Approve devices that come by themselves, until a second."""
+        return make_approvals(self.database, count, expires_s=expires_s)
+
 
 def _state(folder: Path, role: Role) -> Path:
     return folder / role / "state.db"
 
 
-def _shuffler_app(made: _Made, clock: FakeClock, campaign: Campaign) -> ASGIApp:
+def _shuffler_app(made: _Made, clock: Clock, campaign: Campaign) -> ASGIApp:
     state = made.databases[Role.SHUFFLER]
     policy = Policy(
         max_epsilon=campaign.epsilon[-1],
@@ -270,7 +291,7 @@ def _shuffler_app(made: _Made, clock: FakeClock, campaign: Campaign) -> ASGIApp:
 
 
 def _centre(
-    made: _Made, clock: FakeClock, stack: ExitStack, *, url: str, on_final: Callable[[], None]
+    made: _Made, clock: Clock, stack: ExitStack, *, url: str, on_final: Callable[[], None]
 ) -> FusionCentre:
     state = made.databases[Role.FUSION]
     opener = stack.enter_context(BatchOpener([made.openers[Role.FUSION]], processes=0))
@@ -291,7 +312,7 @@ def _centre(
     )
 
 
-def _closer(made: _Made, clock: FakeClock, stack: ExitStack, *, path: Path, url: str) -> Closer:
+def _closer(made: _Made, clock: Clock, stack: ExitStack, *, path: Path, url: str) -> Closer:
     """Return the shuffler's part with the private key, with a connection of its own."""
     state = stack.enter_context(closing(open_sqlite(path, migrations=Role.SHUFFLER)))
     opener = stack.enter_context(OuterOpenerPool([made.openers[Role.SHUFFLER]]))
@@ -306,9 +327,7 @@ def _closer(made: _Made, clock: FakeClock, stack: ExitStack, *, path: Path, url:
     )
 
 
-def _with_pages(
-    app: ASGIApp, clock: FakeClock, token: str
-) -> tuple[ASGIApp, Callable[[], str] | None]:
+def _with_pages(app: ASGIApp, clock: Clock, token: str) -> tuple[ASGIApp, Callable[[], str] | None]:
     """Return the app together with the dashboard, and what makes codes to log in once."""
     try:
         both, sessions = with_dashboard(app, clock)
@@ -318,7 +337,7 @@ def _with_pages(
 
 
 def _publish(
-    made: _Made, campaign: Campaign, clock: FakeClock, *, shuffler_url: str
+    made: _Made, campaign: Campaign, clock: Clock, *, shuffler_url: str
 ) -> Callable[[Campaign], object]:
     """Publish keys and a campaign; return what publishes its later versions."""
     publisher = Publisher(

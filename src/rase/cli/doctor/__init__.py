@@ -165,7 +165,7 @@ def _examine_server(
         findings.append(doctor.check_database(where, settings.database, role=role))
     else:
         findings.append(doctor.check_server_database(where, settings.database, role=role))
-    pinned = _read_pinned(getattr(settings, f"{peer}_key"), peer, signing)
+    pinned = _read_pinned(settings, peer, signing)
     if signing is not None and pinned is None:
         mistake = f"{peer}_key is this server's own key; run rase keys adopt with the other's."
         findings += doctor.findings_of(where, "pinned key", [mistake], "")
@@ -184,17 +184,18 @@ def _examine_server(
     return findings
 
 
-def _read_pinned(text: str, peer: "Role", signing: Any) -> "PinnedKeys | None":
+def _read_pinned(settings: Any, peer: "Role", signing: Any) -> "PinnedKeys | None":
     from rase.service.key_settings import public_key_bytes
     from rase.wire.keys import Role
     from rase.wire.signed import PinnedKeys
 
     if signing is None:
         return None
-    theirs, ours = public_key_bytes(text), signing.public_bytes()
+    theirs = public_key_bytes(getattr(settings, f"{peer}_key"))
+    ours, registrar = signing.public_bytes(), public_key_bytes(settings.registrar_key)
     fusion, shuffler = (theirs, ours) if peer is Role.FUSION else (ours, theirs)
     try:
-        return PinnedKeys(fusion, shuffler)
+        return PinnedKeys(fusion, shuffler, registrar)
     except ValueError:
         return None
 
@@ -262,7 +263,7 @@ def _published_keyset(where: str, place: Path, url: str, pinned: "PinnedKeys") -
 
 def _examine_device(place: Path, clock: Clock) -> "list[Finding]":
     from rase.device.folder import DeviceFolder
-    from rase.device.program import tls_of
+    from rase.device.ways import tls_of
     from rase.service import doctor
     from rase.wire.keys import Role
 
@@ -385,20 +386,24 @@ def examine_work(where: str, role: "Role", settings: Any, clock: Clock) -> "list
 
 def _shuffler(where: str, transaction: "Transaction", *, now_s: float) -> "list[Finding]":
     from rase.service.doctor import Finding, Level
-    from rase.shuffler.health import backlog_of, trouble_in
+    from rase.shuffler.health import backlog_of, keyset_trouble, trouble_in
 
+    found = [
+        Finding(where, "keysets", Level.WARNING, text)
+        for text in keyset_trouble(transaction, now_s=now_s)
+    ]
     backlog = backlog_of(transaction, now_s=now_s)
     waiting = backlog.rounds_due + backlog.batches_waiting + backlog.batches_stuck
     # Before the first round there is nothing to close.
     level = Level.PROBLEM if waiting else Level.WARNING
     trouble = trouble_in(backlog)
     if trouble:
-        return [Finding(where, "backlog", level, text) for text in trouble]
+        return found + [Finding(where, "backlog", level, text) for text in trouble]
     text = (
         f"closers that run: {backlog.closers}; rounds to close: {backlog.rounds_due}; batches "
         f"on their way: {backlog.batches_waiting}."
     )
-    return [Finding(where, "backlog", Level.OK, text)]
+    return [*found, Finding(where, "backlog", Level.OK, text)]
 
 
 def _fusion(

@@ -63,7 +63,7 @@ def examine_device_broker(where: str, place: Path, settings: Any) -> "list[Findi
         settings: Its settings; without a broker there is nothing to check.
     """
     from rase.device.folder import DeviceFolder
-    from rase.device.program import report_transport_of
+    from rase.device.ways import report_transport_of
     from rase.transport.interface import Unreachable
     from rase.wire.signed import versions_from_bytes
 
@@ -91,7 +91,7 @@ def examine_device_broker(where: str, place: Path, settings: Any) -> "list[Findi
 
 def examine_home_broker(where: str, place: Path, settings: Any) -> "list[Finding]":
     """Check that the broker in the owner's home is reached, if there is one."""
-    from rase.device.program import broker_at_home
+    from rase.device.ways import broker_at_home
     from rase.transport.interface import Unreachable
     from rase.transport.probe import probing
 

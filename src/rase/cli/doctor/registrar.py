@@ -64,14 +64,12 @@ def check_registrar(where: str, place: Path, settings: Any, clock: Clock) -> "li
     Args:
         where: The device's folder.
         place: The same, as a path.
-        settings: The device's settings; without a registrar there is nothing to check.
+        settings: The device's settings.
         clock: The time.
     """
     from rase.service import doctor
     from rase.transport.http import ClientTls
 
-    if settings.registrar is None:
-        return []
     authority = settings.tls_ca_file
     tls = None
     if settings.registrar.startswith("https:"):
@@ -91,16 +89,14 @@ def _pins(where: str, role: "Role", folder: Path, pinned: "PinnedKeys") -> "list
         pins = server_settings(folder, role).registrar_key
     except ConfigurationError:
         return []
-    own = public_text(pinned.registrar or b"")
+    own = public_text(pinned.registrar)
     texts = []
     if pinned.of(role) != signs_with:
         texts.append(
             f"{role}_key is not the key that {folder} signs with; compare fingerprints with its "
             f"operator, then set {role}_key."
         )
-    if pins is None:
-        texts.append(f"{folder} pins no registrar; set registrar_key = {own!r} there.")
-    elif public_key_bytes(pins) != pinned.registrar:
+    if public_key_bytes(pins) != pinned.registrar:
         texts.append(f"{folder} pins another registrar; set registrar_key = {own!r} there.")
     if not texts:
         return [Finding(where, "pinned key", Level.OK, f"{folder} and we pin each other's key.")]

@@ -3,15 +3,16 @@
 import json
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rase.atomic_files import replacing
-from rase.cli.arguments import usage
+from rase.cli.arguments import table_options, usage
 from rase.cli.output import TextSink, check_out, show_progress
 from rase.clock import parse_duration_s
 from rase.errors import DataError
@@ -20,6 +21,7 @@ from rase.lab.sources import CHECKSUMS, SOURCES, check_file, data_folder
 
 if TYPE_CHECKING:
     from rase.lab.datasets import Loaded
+    from rase.tables.layouts import Columns
 
 __all__ = ["data_command", "fleet_command", "prepare_command"]
 
@@ -45,16 +47,7 @@ _NAMES_SHOWN = 5
     show_default=True,
     help="Share of a round that must have readings.",
 )
-@click.option("--time-column", help="Name of the time column.")
-@click.option("--device-column", help="Name of the device column of a long table.")
-@click.option("--value-column", help="Name of the reading column of a long table.")
-@click.option(
-    "--decimal",
-    type=click.Choice(["auto", "point", "comma"]),
-    default="auto",
-    show_default=True,
-    help="How a wide table writes decimals.",
-)
+@table_options("the table")
 @click.option("--mains", is_flag=True, help="Count the mains of the REFIT download as devices.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def data_command(
@@ -65,10 +58,8 @@ def data_command(
     start: str | None,
     end: str | None,
     min_coverage: float,
-    time_column: str | None,
-    device_column: str | None,
-    value_column: str | None,
-    decimal: Literal["auto", "point", "comma"],
+    columns: "Columns",
+    dialect: dict[str, Any],
     mains: bool,
     as_json: bool,
 ) -> None:
@@ -83,6 +74,7 @@ def data_command(
         return
     try:
         from rase.lab.datasets import Wanted, load
+        from rase.tables.columns import Hints
     except ModuleNotFoundError as error:
         raise DataError('reading data needs pyarrow; pip install "rase-iot[lab]".') from error
     with usage():
@@ -92,10 +84,8 @@ def data_command(
             start=start,
             end=end,
             min_coverage=min_coverage,
-            time_column=time_column,
-            device_column=device_column,
-            value_column=value_column,
-            decimal=decimal,
+            columns=columns,
+            hints=Hints(**dialect),
             has_mains=mains,
         )
     with show_progress() as show:
@@ -299,7 +289,7 @@ def _moment(time_ms: int) -> str:
 
 
 @click.command("prepare", short_help="Make a data set from a public download, and check it.")
-@click.argument("name", type=click.Choice(["refit-64x25d"]))
+@click.argument("name", type=click.Choice(["refit-64x25d", "beijing"]))
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option(
     "--out",
@@ -313,9 +303,10 @@ def _moment(time_ms: int) -> str:
 def prepare_command(*, name: str, folder: Path, out: Path, unchecked: bool) -> None:
     """Make a data set from a public download, and check it.
 
-    FOLDER holds the original houses, CLEAN_House1.csv and so on, or the published tables of their
-    events, house1 and so on. The readings are compared with the published ones by a SHA-256 that
-    does not depend on who writes the file; where they differ nothing is written.
+    For refit-64x25d, FOLDER holds the original houses, CLEAN_House1.csv and so on, or the published
+    tables of their events, house1 and so on; for beijing, the unpacked files of the twelve
+    stations. The readings are compared with the published ones by a SHA-256 that does not depend on
+    who writes the file; where they differ nothing is written.
     """
     if out.suffix != ".parquet":
         raise click.BadParameter(f"--out must end in .parquet, got {out.name!r}.")
@@ -323,30 +314,38 @@ def prepare_command(*, name: str, folder: Path, out: Path, unchecked: bool) -> N
     try:
         import pyarrow.parquet
 
-        from rase.lab.refit_events import events_in
-        from rase.lab.refit_recipe import (
-            CONTENT_SHA256,
-            content_sha256,
-            hourly_means,
-            recipe_table,
-        )
+        make = _make_refit if name == "refit-64x25d" else _make_beijing
     except ModuleNotFoundError as error:
         raise DataError('reading data needs pyarrow; pip install "rase-iot[lab]".') from error
     with show_progress() as show:
-        events = events_in(folder, on_progress=lambda share: show("reading", share))
-    means = hourly_means(events)
-    found = content_sha256(means)
-    is_published = found == CONTENT_SHA256
+        table, found, published = make(folder, lambda share: show("reading", share))
+    is_published = found == published
     if not is_published and not unchecked:
         raise DataError(
             f"the readings made from {folder} are not the published ones of {name}: their SHA-256 "
-            f"is {found}, that of the published {CONTENT_SHA256}. Compare the download with its "
+            f"is {found}, that of the published {published}. Compare the download with its "
             "source, or write them as they are with --unchecked."
         )
     with replacing(out) as file:
-        pyarrow.parquet.write_table(recipe_table(means), file, compression="zstd")
-    click.echo(f"{means.size} readings of {len(means)} devices in {out}.", err=True)
-    if is_published:
-        click.echo(f"They are the published ones: SHA-256 of the readings {found}.", err=True)
-    else:
-        click.echo(f"They are NOT the published ones: SHA-256 of the readings {found}.", err=True)
+        pyarrow.parquet.write_table(table, file, compression="zstd")
+    devices = len(table.column("device").unique())
+    click.echo(f"{table.num_rows} rows of {devices} devices in {out}.", err=True)
+    verb = "are" if is_published else "are NOT"
+    click.echo(f"They {verb} the published ones: SHA-256 of the readings {found}.", err=True)
+
+
+def _make_refit(folder: Path, on_progress: Callable[[float], None]) -> tuple[Any, str, str]:
+    """Return the table, the checksum of its readings, and that of the published ones."""
+    from rase.lab import refit_recipe
+    from rase.lab.refit_events import events_in
+
+    means = refit_recipe.hourly_means(events_in(folder, on_progress=on_progress))
+    found = refit_recipe.content_sha256(means)
+    return refit_recipe.recipe_table(means), found, refit_recipe.CONTENT_SHA256
+
+
+def _make_beijing(folder: Path, on_progress: Callable[[float], None]) -> tuple[Any, str, str]:
+    from rase.lab import beijing_recipe
+
+    table = beijing_recipe.read_stations(folder, on_progress=on_progress)
+    return table, beijing_recipe.content_sha256(table), beijing_recipe.CONTENT_SHA256

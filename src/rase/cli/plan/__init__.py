@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -19,19 +19,10 @@ from rase.accounting.plan.learnable import learnable
 from rase.accounting.plan.promises import Promises, plan_promises
 from rase.accounting.plan.schedule import SCHEDULES, report_schedule
 from rase.accounting.plan.values import Plan
-from rase.accounting.synthetic_forecast import FleetMovement
 from rase.atomic_files import replacing
 from rase.cli import output
 from rase.cli.arguments import table_options, usage
-from rase.cli.plan.forecast import (
-    Outlook,
-    forecast_lines,
-    outlook_of,
-    outlook_of_movement,
-    table_of,
-)
-from rase.cli.plan.questions import learnable_lines
-from rase.cli.plan.report import NOT_PREDICTED, plan_lines
+from rase.cli.plan.report import NOT_PREDICTED, learnable_lines, plan_lines
 from rase.clock import parse_duration_s
 from rase.counts.registry import TRACKED
 from rase.domain import Precision, Range
@@ -41,6 +32,10 @@ from rase.laws.parts import HYBRID_FROM
 from rase.laws.registry import MEAN_CHOICES, best_mechanism
 from rase.privacy import MAX_EPSILON, MIN_EPSILON
 from rase.tables.layouts import Columns
+
+if TYPE_CHECKING:
+    from rase.accounting.synthetic_forecast import FleetMovement
+    from rase.cli.plan.forecast import Outlook
 
 __all__ = ["RangeChange", "RecommendedRange", "change_lines", "command", "read_recommended"]
 
@@ -355,20 +350,39 @@ def command(
         if advised is not None:
             present = plan(advised.present, **shared)
             change = RangeChange.between(advised, present=present, then=made)
-    outlook = None if sample is None else outlook_of(made, sample.table)
-    if movement is not None and interval_s is not None:
-        outlook = outlook_of_movement(made, movement, every_s=interval_s)
+    table = None if sample is None else sample.table
+    outlook, forecast = _forecast(made, table, movement, every_s=interval_s)
     drawn = None if plot is None else _draw_plot(made, plot)
     if as_json:
         document = _document(made, outlook, change, promised)
         click.echo(output.as_json(document, indent=2))
     else:
         lines = plan_lines(made, outlook, promised)
-        printed = [*lines, *([] if outlook is None else forecast_lines(outlook))]
-        for line in (*printed, *([] if change is None else change_lines(change))):
+        for line in (*lines, *forecast, *([] if change is None else change_lines(change))):
             click.echo(line)
     for note in _notes(sample, plot, drawn=drawn):
         click.echo(note, err=True)
+
+
+def _forecast(
+    made: Plan,
+    table: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
+    movement: "FleetMovement | None",
+    *,
+    every_s: int | None,
+) -> tuple["Outlook | None", list[str]]:
+    """Return what following the mean will be like, and in words, where a fleet's moves are known.
+
+    Most questions are not about that, and should not wait for its import.
+    """
+    if table is None and movement is None:
+        return None, []
+    from rase.cli.plan.forecast import forecast_lines, outlook_of, outlook_of_movement
+
+    outlook = None if table is None else outlook_of(made, table)
+    if movement is not None and every_s is not None:
+        outlook = outlook_of_movement(made, movement, every_s=every_s)
+    return outlook, [] if outlook is None else list(forecast_lines(outlook))
 
 
 def _answers_shares(
@@ -427,7 +441,7 @@ def _answers_questions(
 
 
 def _document(
-    made: Plan, outlook: Outlook | None, change: RangeChange | None, promised: Promises | None
+    made: Plan, outlook: "Outlook | None", change: RangeChange | None, promised: Promises | None
 ) -> dict[str, Any]:
     document = made.to_dict()
     document["forecast"] = None if outlook is None else outlook.to_dict()
@@ -466,6 +480,7 @@ class _Sample:
 def _sample(
     data: Path, columns: Columns, dialect: dict[str, Any], *, interval_s: int | None
 ) -> _Sample:
+    from rase.cli.plan.forecast import table_of
     from rase.tables.columns import Hints
     from rase.tables.source import open_source
 
@@ -486,7 +501,7 @@ def _movement_of(
     interval_s: int | None,
     *,
     moves: tuple[float | None, float | None, float | None],
-) -> FleetMovement | None:
+) -> "FleetMovement | None":
     mean, fleet_sd, day_sd = moves
     if fleet_sd is None and day_sd is None:
         if mean is not None:
@@ -499,6 +514,8 @@ def _movement_of(
     if interval_s is None:
         raise click.UsageError("--every must be given with --fleet-sd or --day-sd.")
     middle = public.low + public.width / 2
+    from rase.accounting.synthetic_forecast import FleetMovement
+
     movement = FleetMovement(middle if mean is None else mean, fleet_sd or 0.0, day_sd or 0.0)
     if not movement.within(public):
         raise click.UsageError(

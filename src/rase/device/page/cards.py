@@ -24,6 +24,7 @@ __all__ = [
     "ledger",
     "notice",
     "notices",
+    "table",
     "terms",
 ]
 
@@ -145,7 +146,7 @@ def comparison_table(now: Moment) -> Markup:
     unit = f" ({shown_unit(now.campaign)})" if shown_unit(now.campaign) else ""
     round_s = now.campaign.round_s
     form = "%m-%d %H:%M" if round_s % 60 == 0 else "%m-%d %H:%M:%S"
-    return _table(
+    return table(
         "The last rounds",
         [
             ("Began (UTC)", ""),
@@ -197,7 +198,7 @@ def budget(now: Moment) -> Markup:
     return card(
         "budget",
         "Your budget",
-        _table(
+        table(
             "Your budget",
             [
                 ("Limit", ""),
@@ -311,7 +312,7 @@ def ledger(now: Moment) -> Markup:
     return card(
         "ledger",
         "Ledger",
-        _table(
+        table(
             "Ledger",
             [
                 ("Round began (UTC)", ""),
@@ -434,13 +435,14 @@ def _stat(label: str, value: str, note: str, *, unit: str = "") -> Markup:
     )
 
 
-def _table(
+def table(
     label: str,
     columns: list[tuple[str, str]],
     rows: list[tuple[tuple[str, str], ...]],
     *,
     is_tall: bool = False,
 ) -> Markup:
+    """Return a table; each column and each cell with its class."""
     head = [tag("th", name, scope="col", class_=kind or None) for name, kind in columns]
     body = [tag("tr", [tag("td", text, class_=kind or None) for text, kind in row]) for row in rows]
     return tag(

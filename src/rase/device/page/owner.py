@@ -8,11 +8,13 @@ from rase.accounting.ledger import Entry, LedgerStatus
 from rase.campaign import Campaign
 from rase.clock import Clock
 from rase.device.comparison import Comparison, Now, RoundSeen, Trouble
+from rase.device.fleet import Against, FleetEstimates, compare
 from rase.device.folder import DeviceFolder
 from rase.device.page.outlook import Outlook, outlook_of
 from rase.device.page.payload import Payload, example_payload
 from rase.device.settings import DeviceSettings
 from rase.device.terms import Terms
+from rase.device.token_stock import TokenStock, stock_of
 from rase.kernels.entropy import SecureEntropy
 
 __all__ = ["Moment", "Owner", "Sharing"]
@@ -46,6 +48,7 @@ class Moment:
         entries: The last entries of the ledger.
         outlook: What is left of the week.
         label: The public kind of the device that its owner agreed to report; None for none.
+        against: The device compared with the fleet; None if the owner named no broker for it.
     """
 
     now_s: float
@@ -60,7 +63,9 @@ class Moment:
     status: LedgerStatus
     entries: list[Entry]
     outlook: Outlook | None
+    tokens: TokenStock | None = None
     label: str | None = None
+    against: list[Against] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +80,7 @@ class Owner:
         clock: The time.
         entropy: For the example of a report.
         has_turn: The device's schedule.
+        estimates: What is public about the fleet; None if the owner named no broker for it.
     """
 
     folder: DeviceFolder
@@ -84,6 +90,7 @@ class Owner:
     clock: Clock
     entropy: SecureEntropy
     has_turn: Callable[[Campaign, int], bool]
+    estimates: FleetEstimates | None = None
 
     @property
     def sharing(self) -> Sharing:
@@ -109,7 +116,10 @@ class Owner:
         with self.folder.ledger(self.settings) as ledger:
             status = ledger.status(int(now_s))
             entries = ledger.history(-1)
-        outlook = None
+            windows = ledger.token_windows()
+        outlook = tokens = None
+        if campaign is not None:
+            tokens = stock_of(windows, campaign.id, round_s=campaign.round_s, now_s=now_s)
         if campaign is not None and epsilon is not None:
             outlook = outlook_of(
                 status, entries, campaign=campaign, epsilon=epsilon, has_turn=self.has_turn
@@ -127,8 +137,15 @@ class Owner:
             status=status,
             entries=entries[:_MOST_ENTRIES],
             outlook=outlook,
+            tokens=tokens,
             label=self.terms.rules.label,
+            against=self._against(campaign),
         )
+
+    def _against(self, campaign: Campaign | None) -> list[Against] | None:
+        if self.estimates is None or campaign is None:
+            return None
+        return compare(self.comparison.rounds, self.estimates, campaign)
 
     def entries(self) -> tuple[LedgerStatus, list[Entry]]:
         """Return the whole ledger.

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from rase.campaign import Campaign
 from rase.device.reporter import randomizer_of
 from rase.device.states import drawn_number, reported
-from rase.device.terms import Terms
+from rase.device.terms import SealingKeys, Terms
 from rase.errors import UnknownKey
 from rase.kernels.entropy import Entropy, checked_entropy
-from rase.wire.keys import KeyConfig
 from rase.wire.messages import CONTENT_SIZE, HEADER_SIZE, Content
 from rase.wire.suites import TAG_SIZE, X25519, enc_size
 
@@ -89,8 +88,7 @@ def example_payload(
         envelope=seal_report(
             content,
             campaign_hash=signed.hash,
-            shuffler=keys[0],
-            fusion=keys[1],
+            **keys._asdict(),
             round=round,
             label=campaign.label_number(terms.rules.label),
         ),
@@ -105,7 +103,7 @@ def parts_of(envelope: bytes) -> list[PayloadPart]:
         PayloadPart(
             "header",
             envelope[:HEADER_SIZE],
-            "in the clear: format, number of the shuffler's key, campaign, round",
+            "in the clear: format, shuffler's key, campaign, round and keyset, each by its number",
         ),
         PayloadPart(
             "key", envelope[HEADER_SIZE:key_end], "of the outer envelope; new for every report"
@@ -122,7 +120,7 @@ def parts_of(envelope: bytes) -> list[PayloadPart]:
     ]
 
 
-def _keys(terms: Terms, now_s: float, round: int) -> tuple[KeyConfig, KeyConfig] | None:
+def _keys(terms: Terms, now_s: float, round: int) -> SealingKeys | None:
     signed = terms.campaign_for(round)
     try:
         return None if signed is None else terms.keys_for(signed, now_s, round=round)

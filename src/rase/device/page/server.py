@@ -20,7 +20,8 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from rase import theme
-from rase.device.page import views
+from rase.device.folder import DeviceFolder
+from rase.device.page import several, views
 from rase.device.page.markup import Child, Markup, tag
 from rase.device.page.owner import Owner
 from rase.errors import ConfigurationError, RaseError
@@ -34,6 +35,7 @@ _MOST_LINE: Final = 4096
 _MOST_AT_ONCE: Final = 8
 _PATIENCE_S: Final = 10.0
 _LINGER_S: Final = 1.0
+_START_S: Final = 10.0
 _PIECE: Final = 1 << 16
 _MOST_UNREAD: Final = 4
 _HTML: Final = "text/html; charset=utf-8"
@@ -66,20 +68,23 @@ class OwnerPage:
     """Serve the page in a thread of its own until closed.
 
     Args:
-        owner: What it is about.
+        folder: The device's.
         port: Where, on the loopback address; 0 for any that is free.
 
     Raises:
         ConfigurationError: If the port is taken.
     """
 
-    def __init__(self, owner: Owner, port: int) -> None:
-        self.owner = owner
+    def __init__(self, folder: DeviceFolder, port: int) -> None:
+        self.folder = folder
+        self.owners: dict[str, Owner] = {}
         self.token = secrets.token_urlsafe(24)
         self.proof = secrets.token_hex(32)
         # Set by the page, and looked at by the agent between two steps.
         self.is_to_forget = threading.Event()
         self.is_forgotten = threading.Event()
+        # There is something to show, or there never will be.
+        self.is_settled = threading.Event()
         try:
             self._server = _Server((_HOST, port), self)
         except OSError as error:
@@ -96,8 +101,14 @@ class OwnerPage:
         """Where the page is; knowing it opens the page."""
         return f"http://{_HOST}:{self.port}/{self.token}/"
 
+    def show(self, owner: Owner) -> None:
+        """Show one of the device's quantities, from now on."""
+        self.owners = {**self.owners, owner.settings.campaign: owner}
+        self.is_settled.set()
+
     def close(self) -> None:
         """End, when the answers that are under way are given."""
+        self.is_settled.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -158,6 +169,8 @@ class _Handler(StreamRequestHandler):
             return
         name = self._name()
         if name is not None:
+            # Whoever opens the page while the agent starts waits a moment.
+            self.server.page.is_settled.wait(_START_S)
             self._run_guarded(work, name)
 
     def finish(self) -> None:
@@ -191,8 +204,37 @@ class _Handler(StreamRequestHandler):
             page = views.problem("It did not work", str(error), form=self._form, theme=self._theme)
             self._answer(503, page)
 
+    def _choose(self, name: str) -> tuple[Owner | None, str]:
+        """Return which quantity is asked for, and what of it; None for all of several."""
+        owners = self.server.page.owners
+        campaign, slash, rest = name.partition("/")
+        if slash and campaign in owners:
+            return owners[campaign], rest
+        return (next(iter(owners.values())) if len(owners) == 1 else None), name
+
     def _show(self, name: str) -> None:
-        owner = self.server.page.owner
+        owner, name = self._choose(name)
+        if name in _FILES:
+            folder, kind = _FILES[name]
+            self._answer(200, (folder / name).read_bytes(), kind=kind)
+        elif not self.server.page.owners:
+            text = "The agent is starting. Reload the page in a moment."
+            page = views.problem("Not yet", text, form=self._form, theme=self._theme)
+            self._answer(503, page)
+        elif owner is None and name == "":
+            moments = {name: one.moment() for name, one in self.server.page.owners.items()}
+            self._answer(200, several.overview(moments, self._form, theme=self._theme))
+        elif name == "ledger.csv":
+            some = owner or next(iter(self.server.page.owners.values()))
+            self._answer(200, _ledger_csv(some), kind="text/csv; charset=utf-8")
+        elif owner is not None:
+            self._show_one(owner, name)
+        else:
+            text = "There is no such page."
+            page = views.problem("Not found", text, form=self._form, theme=self._theme)
+            self._answer(404, page)
+
+    def _show_one(self, owner: Owner, name: str) -> None:
         if name == "":
             moment_ = owner.moment()
             page = views.home(moment_, self._form, theme=self._theme, name=owner.settings.campaign)
@@ -200,11 +242,6 @@ class _Handler(StreamRequestHandler):
         elif name == "payload":
             page = views.payload(owner.example(), owner.moment(), self._form, theme=self._theme)
             self._answer(200, page)
-        elif name == "ledger.csv":
-            self._answer(200, _ledger_csv(owner), kind="text/csv; charset=utf-8")
-        elif name in _FILES:
-            folder, kind = _FILES[name]
-            self._answer(200, (folder / name).read_bytes(), kind=kind)
         else:
             text = "There is no such page."
             page = views.problem("Not found", text, form=self._form, theme=self._theme)
@@ -212,7 +249,11 @@ class _Handler(StreamRequestHandler):
 
     def _obey(self, name: str) -> None:
         page = self.server.page
-        folder = page.owner.folder
+        owner, name = self._choose(name)
+        # What is said of one of several is about it alone; the switch is the device's.
+        folder, is_alone = page.folder, owner is not None and len(page.owners) > 1
+        if is_alone and owner is not None:
+            folder = owner.folder
         form = self._read_form()
         if form is None:
             return
@@ -222,9 +263,9 @@ class _Handler(StreamRequestHandler):
             case "off":
                 folder.switch(is_on=False)
             case "pause":
-                folder.pause()
+                folder.pause(is_alone=is_alone)
             case "resume":
-                folder.resume()
+                folder.resume(is_alone=is_alone)
             case "theme" if form.get("theme") in views.THEMES:
                 self._go_back(f"{_THEME_COOKIE}={form['theme']}")
                 return
@@ -285,7 +326,8 @@ class _Handler(StreamRequestHandler):
         return tag("form", proof, *children, method="post", action=action, class_=class_)
 
     def _go_back(self, cookie: str | None = None) -> None:
-        headers = {"Location": f"/{self.server.page.token}/"}
+        # The form's own page: a quantity's, or the device's.
+        headers = {"Location": f"{self.path.split('?', 1)[0].rpartition('/')[0]}/"}
         if cookie is not None:
             year_s = 365 * 86400
             headers["Set-Cookie"] = f"{cookie}; Path=/; Max-Age={year_s}; HttpOnly; SameSite=Strict"

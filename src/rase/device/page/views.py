@@ -8,19 +8,42 @@ from typing import Final
 
 from rase.campaign import Campaign
 from rase.device.comparison import RoundSeen
+from rase.device.fleet import Against
 from rase.device.page import cards
 from rase.device.page.markup import Child, Markup, document, tag
 from rase.device.page.owner import Moment, Sharing
 from rase.device.page.payload import Payload, parts_of
-from rase.device.states import measured_words, sent_words
+from rase.device.states import measured_words, sent_words, shown_unit
 from rase.theme.formatting import moment, number, sentence
 from rase.version import __version__
 
-__all__ = ["THEMES", "Form", "chart", "forgotten_page", "home", "payload", "problem"]
+__all__ = [
+    "THEMES",
+    "TONES",
+    "Form",
+    "chart",
+    "follow_link",
+    "forget_card",
+    "forgotten_page",
+    "frame",
+    "home",
+    "payload",
+    "problem",
+]
 
 THEMES = ("auto", "light", "dark")
 _MARKS = {"auto": "◐ Auto", "light": "○ Light", "dark": "● Dark"}
-_TONES = {Sharing.OFF: "plain", Sharing.PAUSED: "warn", Sharing.ON: "good"}
+TONES = {Sharing.OFF: "plain", Sharing.PAUSED: "warn", Sharing.ON: "good"}
+
+_BESIDES = {
+    "above": "yours is above",
+    "below": "yours is below",
+    "alike": "no difference beyond noise",
+}
+_HOW = (
+    "Computed on this machine from estimates that are public; nothing was sent for it. Where both "
+    "are the same, it says so in 95 of 100 cases or more."
+)
 
 # Makes a form that posts to an address with its proof inside.
 Form = Callable[..., Markup]
@@ -28,7 +51,7 @@ Form = Callable[..., Markup]
 
 def home(now: Moment, form: Form, *, theme: str, name: str) -> bytes:
     """Return the whole page."""
-    state = tag("span", now.sharing.value, id="state", class_=f"badge {_TONES[now.sharing]}")
+    state = tag("span", now.sharing.value, id="state", class_=f"badge {TONES[now.sharing]}")
     campaign = now.campaign
     lead = (
         f"{sentence(campaign.quantity)}{f' in {campaign.unit}' if campaign.unit else ''} · "
@@ -36,9 +59,9 @@ def home(now: Moment, form: Form, *, theme: str, name: str) -> bytes:
         if campaign
         else f"Campaign {name}: its terms have not been accepted yet."
     )
-    return _page(
+    return frame(
         "Your device",
-        tag("div", tag("h1", "Your device ", state), _follow(), class_="heading"),
+        tag("div", tag("h1", "Your device ", state), follow_link(), class_="heading"),
         tag(
             "div",
             tag("p", lead, class_="lead"),
@@ -47,10 +70,11 @@ def home(now: Moment, form: Form, *, theme: str, name: str) -> bytes:
             cards.figures(now),
             _sharing(now, form),
             _comparison_card(now),
+            _against_fleet(now),
             cards.budget(now),
             cards.terms(now),
             cards.ledger(now),
-            _forget(form),
+            forget_card(form),
             id="now",
             class_="live",
         ),
@@ -69,7 +93,7 @@ def payload(found: Payload | None, now: Moment, form: Form, *, theme: str) -> by
         )
     else:
         body = _bytes(found, now, form)
-    return _page(
+    return frame(
         "What leaves your device",
         tag("div", tag("h1", "What leaves your device"), _back(), class_="heading"),
         body,
@@ -80,7 +104,7 @@ def payload(found: Payload | None, now: Moment, form: Form, *, theme: str) -> by
 
 def forgotten_page(*, theme: str) -> bytes:
     """Return the last page of a device."""
-    return _page(
+    return frame(
         "Forgotten",
         tag("div", tag("h1", "Forgotten"), class_="heading"),
         cards.notice(
@@ -95,7 +119,7 @@ def forgotten_page(*, theme: str) -> bytes:
 
 def problem(title: str, text: str, *, form: Form | None, theme: str) -> bytes:
     """Return a page that says what is wrong."""
-    return _page(
+    return frame(
         title,
         tag("div", tag("h1", title), _back() if form else None, class_="heading"),
         tag("p", tag("strong", "Problem."), f" {text}", class_="notice bad", role="alert"),
@@ -104,9 +128,10 @@ def problem(title: str, text: str, *, form: Form | None, theme: str) -> bytes:
     )
 
 
-def _page(
+def frame(
     title: str, *content: Child, form: Form | None, theme: str, script: str | None = None
 ) -> bytes:
+    """Return a whole page around its content."""
     after = THEMES[(THEMES.index(theme) + 1) % len(THEMES)]
     switch = None
     if form is not None:
@@ -185,7 +210,12 @@ def _sharing(now: Moment, form: Form) -> Markup:
             )
             buttons = [form("pause", tag("button", "Pause", class_="primary")), off]
             buttons.append(tag("a", "See the bytes", class_="button", href="payload"))
-    return cards.card("sharing", "Sharing", tag("p", words), tag("div", buttons, class_="buttons"))
+    tokens = None
+    if now.tokens is not None and now.sharing is Sharing.ON:
+        tokens = tag("p", f"Tokens, one for each report: {now.tokens.words}", class_="small soft")
+    return cards.card(
+        "sharing", "Sharing", tag("p", words), tokens, tag("div", buttons, class_="buttons")
+    )
 
 
 def _comparison_card(now: Moment) -> Markup:
@@ -208,6 +238,45 @@ def _comparison_card(now: Moment) -> Markup:
             "Measured values are in the agent's memory only: they are gone when it stops.",
             class_="small soft",
         ),
+    )
+
+
+def _against_fleet(now: Moment) -> Markup | None:
+    """Compare the device with the fleet; None where the owner named no broker for that."""
+    if now.against is None or now.campaign is None:
+        return None
+    if not now.against:
+        text = "No round is known yet of both your device and the fleet."
+        return cards.card("fleet", "You against the fleet", tag("p", text))
+    rounds = max(one.rounds for one in now.against)
+    unit = shown_unit(now.campaign)
+    what = "State" if now.campaign.categories else "Mean"
+    ending = "" if now.campaign.categories or not unit else f" ({unit})"
+    return cards.card(
+        "fleet",
+        "You against the fleet",
+        tag(
+            "p",
+            f"Over the {number(rounds)} round{'s' if rounds > 1 else ''} of which both are known.",
+        ),
+        cards.table(
+            "You against the fleet",
+            [(what, ""), (f"You{ending}", "number"), (f"The fleet{ending}", "number"), ("", "")],
+            [_fleet_row(one, now.campaign) for one in now.against],
+        ),
+        tag("p", _HOW, class_="small soft"),
+    )
+
+
+def _fleet_row(one: Against, campaign: Campaign) -> tuple[tuple[str, str], ...]:
+    def words(value: float) -> str:
+        return f"{100 * value:.1f} %" if one.state is not None else number(value)
+
+    return (
+        (one.state or campaign.quantity, "name"),
+        (words(one.own), "number"),
+        (f"{words(one.fleet)} ({words(one.low)} to {words(one.high)})", "number"),
+        (_BESIDES[one.word], "words"),
     )
 
 
@@ -291,7 +360,8 @@ def _bytes(found: Payload, now: Moment, form: Form) -> list[Child]:
     ]
 
 
-def _forget(form: Form) -> Markup:
+def forget_card(form: Form) -> Markup:
+    """Return the card that ends everything."""
     return cards.card(
         "forget",
         "Forget",
@@ -315,7 +385,7 @@ def _forget(form: Form) -> Markup:
     )
 
 
-def _follow() -> Markup:
+def follow_link() -> Markup:
     """Return the link that asks again, and what takes its place where scripts run."""
     return tag(
         "div",

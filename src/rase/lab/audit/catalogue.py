@@ -18,13 +18,15 @@ from rase.lab.audit.orders import (
     position_subject,
     promise_subjects,
 )
-from rase.lab.audit.proof import proven_subjects, report_law_subject
 from rase.lab.audit.reports import (
     certificate_subject,
     device_subject,
     forked_subject,
     ledger_retry,
     pair_subject,
+    proven_subjects,
+    recount_subjects,
+    report_law_subject,
     report_subject,
     retry_subject,
 )
@@ -55,6 +57,13 @@ _LARGE = (
     ("duchi", 1.38, 1000, (1, 24)),
 )
 _LARGE_DELTA = 1e-6
+# Rounds of which every stated number is counted again, also where no known observer comes near it.
+_RECOUNTED = (
+    ("optimal", 1.6, 100, (1,)),
+    ("optimal", 2.35, 1000, (1, 24)),
+    ("optimal", 5.48, 10_000, (1,)),
+    ("duchi", 0.277, 1000, (720,)),
+)
 _ALPHA = 1.0
 _WIDE, _THETA = 64, 0.1
 # Exact noise without end takes several times as long as the others.
@@ -66,7 +75,7 @@ def subjects() -> list[AnySubject]:
 
     Example:
         >>> sorted({subject.kind for subject in subjects()})
-        ['certificate', 'channel', 'device', 'law', 'order', 'pair', 'promise', 'report']
+        ['certificate', 'channel', 'device', 'law', 'order', 'pair', 'promise', 'recount', 'report']
     """
     return [
         *_reports(),
@@ -244,6 +253,10 @@ def _promises() -> Iterator[Subject | ProvenSubject]:
         noise = randomizer_named(name, epsilon, domain=_PUBLIC)
         title = f"{name} {epsilon:g} among {n}"
         yield from proven_subjects(title, noise, n, delta=_LARGE_DELTA, reports=reports)
+    for name, epsilon, n, reports in _RECOUNTED:
+        noise = randomizer_named(name, epsilon, domain=_PUBLIC)
+        title = f"{name} {epsilon:g} among {n}"
+        yield from recount_subjects(title, noise, n, delta=_LARGE_DELTA, reports=reports)
 
 
 def _different() -> dict[str, RangeRandomizer]:

@@ -137,14 +137,16 @@ class LawSubject:
 
 @dataclass(frozen=True, slots=True)
 class ProvenSubject:
-    """A claim that is compared with what an observer achieves by computation, without samples.
+    """A claim that is compared with a number by computation, without samples.
 
     Args:
         name: What it is called in tables.
         inputs: The two inputs, in words.
-        claim: The epsilon that is claimed.
+        claim: The epsilon that is claimed, or for a "recount" the number that is stated.
         delta: The delta that is claimed with it.
-        bound: Computes an epsilon that the release has at least, at this delta.
+        bound: Computes what the claim must be at least: an epsilon that an observer achieves at
+            this delta, or for a "recount" what the theorem gives.
+        kind: "promise" or "recount".
     """
 
     name: str
@@ -152,8 +154,8 @@ class ProvenSubject:
     claim: float
     delta: float
     bound: Callable[[], float] = field(repr=False)
+    kind: str = "promise"
 
-    kind: ClassVar[str] = "promise"
     share: ClassVar[float] = 1.0
 
     def samples_of(self, _samples: int, /) -> int:

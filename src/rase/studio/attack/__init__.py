@@ -4,8 +4,13 @@ Never on live reports: the page has no way to them. Attacks run in a process of 
 """
 
 import importlib.util
-from collections.abc import AsyncIterator
+import math
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import PurePath
 from typing import Any, Final
 
 from starlette.concurrency import run_in_threadpool
@@ -14,18 +19,144 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 
+from rase.clock import parse_duration_s
 from rase.dashboard.page import Page, View, address_of, render
-from rase.studio.attack.form import ATTACKS, MOST_BYTES, NUMBERS, SCHEMES, Wanted, wanted_of
+from rase.privacy import MAX_EPSILON, MIN_EPSILON
 from rase.studio.attack.jobs import Run, Runs, TooManyRuns
 from rase.studio.attack_worker import CSV_FILE, REPORT_FILE
 
-__all__ = ["PAGE", "RUNS"]
+__all__ = [
+    "ATTACKS",
+    "MOST_BYTES",
+    "NUMBERS",
+    "PAGE",
+    "RUNS",
+    "SCHEMES",
+    "Number",
+    "Wanted",
+    "wanted_of",
+]
 
 # What the extra `lab` brings; looked for, never loaded here.
 _PACKAGES: Final = ("sklearn", "scipy", "matplotlib", "pyarrow")
 _FRESH: Final = {"Cache-Control": "no-store"}
 
 RUNS = Runs()
+MOST_BYTES: Final = 16 << 20
+_ENDINGS: Final = (".csv", ".parquet")
+_MOST_SCHEMES: Final = 5
+_LONGEST_ECHO: Final = 40
+_LONGEST_NAME: Final = 64
+
+# What each attacker knows and does. A test keeps the names equal to the lab's, whose modules need
+# packages that a server does not load.
+ATTACKS: Final[Mapping[str, str]] = {
+    "value": "a random forest on single values; learns from reports whose sender it knows",
+    "value_time": "the same with the time of the round",
+    "value_slot": "the same with the place in the release, so it learns the shuffler's patterns",
+    "slot": "a forest on places alone: what the order gives away",
+    "profile": "a forest on the daily profile of a place; right is the place (the paper's set-up)",
+    "bayes": "knows the mechanism and each device's past; the likeliest sender of each report",
+    "matching": "the same for a whole round at once, one report a device",
+    "mallows_aware": "also knows the law of the order and who arrived where; the strongest",
+    "linkage": "follows each place over rounds, as if it belonged to one device",
+    "averaging": "averages the noise of each place away, and knows each device's mean",
+    "range": "names the senders of outliers from the largest reading of each device",
+}
+SCHEMES: Final[Mapping[str, str]] = {
+    "raw": "no noise, order of arrival: no protection",
+    "br": "budget-aware noise, order of arrival",
+    "laplace-fisher": "Laplace noise, uniform order",
+    "br-mallows": "budget-aware noise, Mallows order of fixed groups",
+    "rase-paper": "budget-aware noise, Algorithm 2 as printed",
+    "rase": "budget-aware noise, Algorithm 2 corrected",
+    "best": "the best mechanism for means, uniform order",
+}
+_USUAL_ATTACKS: Final = ("value", "bayes", "mallows_aware")
+_USUAL_SCHEMES: Final = ("raw", "br", "rase", "best")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number in the form.
+
+    Args:
+        name: Its name.
+        label: As the form calls it.
+        hint: What it means.
+        usual: What stands in the box at first.
+        low: The smallest allowed.
+        high: The largest allowed.
+        is_whole: Whether it must be whole.
+    """
+
+    name: str
+    label: str
+    hint: str
+    usual: str
+    low: float
+    high: float
+    is_whole: bool = False
+
+    def read(self, text: str) -> float | int:
+        """Return the number in a box; the usual one if it is empty.
+
+        Raises:
+            ValueError: If the text is not a number, or out of bounds.
+        """
+        text = text.strip() or self.usual
+        try:
+            value = float(text) if len(text) <= 24 else math.nan
+        except ValueError:
+            value = math.nan
+        if not self.low <= value <= self.high or (self.is_whole and value != int(value)):
+            what = "a whole number" if self.is_whole else "a number"
+            raise ValueError(
+                f"{self.name} must be {what} from {self.low:g} to {self.high:g}, got {_echo(text)}."
+            )
+        return int(value) if self.is_whole else value
+
+
+NUMBERS: Final = (
+    Number("devices", "Devices", "Of a file, those with most readings.", "32", 2, 256, True),
+    Number("days", "Days", "Of the synthetic fleet.", "14", 3, 60, True),
+    Number("low", "Range from", "The public range of a reading.", "0", -1e9, 1e9),
+    Number("high", "Range to", "Readings beyond count at its end.", "3000", -1e9, 1e9),
+    Number("epsilon", "Epsilon", "The budget of one report.", "1", MIN_EPSILON, MAX_EPSILON),
+    Number("alpha", "Alpha", "The loss allowed to a Mallows order.", "30", 1e-6, 1000),
+    Number("groups", "Groups, k", "For the orders with groups.", "8", 1, 256, True),
+    Number("seed", "Seed", "The same seed gives the same result.", "1", 0, 4_000_000, True),
+)
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "data": ("fleet", "file"),
+    "split": ("random", "time"),
+    "arrival": ("fixed", "random"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A submitted form and its errors.
+
+    Args:
+        texts: Each box and choice as it was filled in.
+        attacks: The attacks chosen.
+        schemes: The schemes chosen.
+        mistakes: One sentence for each field that is wrong.
+        job: What the worker does; None if something is wrong.
+    """
+
+    texts: Mapping[str, str]
+    attacks: Sequence[str] = _USUAL_ATTACKS
+    schemes: Sequence[str] = _USUAL_SCHEMES
+    mistakes: Mapping[str, str] = field(default_factory=dict)
+    job: dict[str, Any] | None = None
+
+    @classmethod
+    def usual(cls) -> "Wanted":
+        """Return the initial form."""
+        boxes = {one.name: one.usual for one in NUMBERS}
+        return cls({**boxes, **{name: one[0] for name, one in _CHOICES.items()}, "every": ""})
 
 
 async def show_form(request: Request) -> Response:
@@ -171,6 +302,143 @@ async def _lifespan() -> AsyncIterator[None]:
         yield
     finally:
         await run_in_threadpool(RUNS.close)
+
+
+def wanted_of(
+    given: Mapping[str, str],
+    *,
+    attacks: Sequence[str],
+    schemes: Sequence[str],
+    file_name: str,
+    file_bytes: int,
+) -> Wanted:
+    """Return a submitted form, as a job or with its errors.
+
+    Args:
+        given: Boxes and choices.
+        attacks: The attacks ticked.
+        schemes: The schemes ticked.
+        file_name: The name of the file that came with it; empty without one.
+        file_bytes: Its size.
+    """
+    usual = Wanted.usual()
+    texts = {name: given.get(name, text) for name, text in usual.texts.items()}
+    mistakes: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    for one in NUMBERS:
+        _take(mistakes, values, one.name, partial(one.read, texts[one.name]))
+    for name, known in _CHOICES.items():
+        _take(mistakes, values, name, partial(_read_choice, name, texts[name], known))
+    _take(mistakes, values, "every", lambda: _every(texts["every"]))
+    _take(
+        mistakes,
+        values,
+        "attacks",
+        lambda: _read_choices("attacks", attacks, ATTACKS, len(ATTACKS)),
+    )
+    _take(
+        mistakes,
+        values,
+        "schemes",
+        lambda: _read_choices("schemes", schemes, SCHEMES, _MOST_SCHEMES),
+    )
+    if {"low", "high"} <= set(values) and values["low"] >= values["high"]:
+        mistakes["high"] = f"high must be above low, {values['low']:g}, got {values['high']:g}."
+    if values.get("data") == "file":
+        _take(mistakes, values, "file", lambda: _file(file_name, file_bytes))
+    job = None if mistakes else _job(values, file_name)
+    return Wanted(texts, tuple(attacks), tuple(schemes), mistakes, job)
+
+
+def _job(values: Mapping[str, Any], file_name: str) -> dict[str, Any]:
+    is_file = values["data"] == "file"
+    fleet = f"fleet:{values['devices']}x{values['days']}:{values['seed']}"
+    return {
+        "source": fleet,
+        "file": values["file"] if is_file else None,
+        "label": _harmless(file_name) if is_file else _fleet_words(values),
+        "every": values["every"],
+        "devices": values["devices"] if is_file else None,
+        "plan": {
+            name: values[name]
+            for name in (
+                "attacks",
+                "schemes",
+                "low",
+                "high",
+                "epsilon",
+                "alpha",
+                "groups",
+                "split",
+                "arrival",
+                "seed",
+            )
+        },
+    }
+
+
+def _fleet_words(values: Mapping[str, Any]) -> str:
+    return f"A synthetic fleet of {values['devices']} devices over {values['days']} days"
+
+
+def _take(
+    mistakes: dict[str, str], values: dict[str, Any], name: str, read: Callable[[], Any]
+) -> None:
+    try:
+        values[name] = read()
+    except ValueError as error:
+        mistakes[name] = str(error)
+
+
+def _read_choice(name: str, text: str, known: Sequence[str]) -> str:
+    if text not in known:
+        raise ValueError(f"{name} must be {' or '.join(known)}, got {_echo(text)}.")
+    return text
+
+
+def _every(text: str) -> str | None:
+    text = text.strip()
+    if not text:
+        return None
+    try:
+        seconds = parse_duration_s(text) if len(text) <= 12 else 0
+    except ValueError:
+        seconds = 0
+    if not 60 <= seconds <= 7 * 86400:
+        raise ValueError(
+            f"every must be a duration from 1min to 7d, such as 1h, got {_echo(text)}."
+        )
+    return text
+
+
+def _read_choices(
+    name: str, chosen: Sequence[str], known: Mapping[str, str], most: int
+) -> list[str]:
+    if not chosen:
+        raise ValueError(f"{name} must be chosen: tick at least one.")
+    if len(chosen) > most or set(chosen) - set(known):
+        raise ValueError(f"{name} must be one to {most} of those listed, got {len(chosen)}.")
+    return [one for one in known if one in chosen]
+
+
+def _file(name: str, size: int) -> str:
+    ending = PurePath(name).suffix.lower()
+    if not name or not size:
+        raise ValueError("file must be chosen and hold something; or take the synthetic fleet.")
+    if ending not in _ENDINGS:
+        raise ValueError(f"file must end in {' or '.join(_ENDINGS)}, got {_echo(name)}.")
+    if size > MOST_BYTES:
+        raise ValueError(f"file must have at most {MOST_BYTES >> 20} MiB, got {size / 2**20:.1f}.")
+    # The name on our disk is ours; what somebody called it is only shown.
+    return f"data{ending}"
+
+
+def _harmless(name: str) -> str:
+    return re.sub(r"[^\w .()-]", "_", PurePath(name).name)[:_LONGEST_NAME]
+
+
+def _echo(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST_ECHO else f"{text[:_LONGEST_ECHO]}…")
 
 
 PAGE = Page(

@@ -11,9 +11,11 @@ INSTALLATION: Final = (
     "cli/fusion.py",
     "cli/init.py",
     "cli/keys.py",
+    "cli/registrar.py",
     "cli/shuffler.py",
     "device",
     "fusion",
+    "registrar",
     "shuffler",
     "subscriber",
 )

@@ -44,11 +44,31 @@ def test_help_of_commands(name: str, capsys: pytest.CaptureFixture[str]) -> None
     assert COMMANDS[name].help in " ".join(capsys.readouterr().out.split())
 
 
-def test_version() -> None:
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["help"], ["--help"]),
+        (["help", "fusion", "subscribers"], ["fusion", "subscribers", "--help"]),
+    ],
+)
+def test_help_is_a_word_too(
+    words: list[str], option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``rase help`` and ``rase help COMMAND`` show what ``--help`` shows."""
+    assert main(words) == 0
+    told = capsys.readouterr().out
+    assert main(option) == 0
+    assert told == capsys.readouterr().out
+    assert told.startswith("Usage: rase ")
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     """The version is the package's; the kernels in use are told with it."""
     done = rase_command("--version")
     expected = f"rase {rase.__version__}\nkernels: {kernels_in_use()}\n"
     assert (done.returncode, done.stdout) == (0, expected)
+    assert main(["version"]) == 0
+    assert capsys.readouterr().out == expected
 
 
 @pytest.mark.uncovered

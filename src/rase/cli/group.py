@@ -40,6 +40,14 @@ def run(arguments: Sequence[str] | None) -> int:
 class _LazyGroup(click.Group):
     """Import a command when it is called, so that help costs nothing."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read ``rase help plan`` as ``rase plan --help``, ``rase version`` as ``--version``."""
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
+        elif args == ["version"]:
+            args = ["--version"]
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 

@@ -16,10 +16,12 @@ from rase.device.tokens import TokenFetcher
 from rase.fusion.token_keys import TokenKeys
 from rase.transport.interface import Answer
 from rase.transport.memory import Message
-from rase.wire.issuing import Issuer
+from rase.wire.blind import EXPONENT
+from rase.wire.issuing import Issuer, verifier_of
 from rase.wire.keys import SigningKey
 from rase.wire.signed import public_key_of, sign_with
 from rase.wire.tokens import (
+    NONCE_SIZE,
     SignedTokenKey,
     TokenKey,
     certificate_input,
@@ -39,6 +41,8 @@ __all__ = [
     "certificate_of",
     "certificate_of_list",
     "certify",
+    "hiding_factor",
+    "is_token_of",
     "issuer",
     "keep_tokens",
     "modulus",
@@ -81,6 +85,30 @@ def certify(message: Message) -> Answer:
     signed = certificate_of(base64.urlsafe_b64decode(asked["device_key"] + "="))
     text = base64.urlsafe_b64encode(signed).decode().rstrip("=")
     return Answer(201, json.dumps({"certificate": text}).encode())
+
+
+def is_token_of(holder: Issuer, token: bytes) -> bool:
+    """Return whether a token was signed with a key."""
+    return verifier_of(holder.modulus.to_bytes(256, "big")).is_signed(
+        token[:NONCE_SIZE], token[NONCE_SIZE:]
+    )
+
+
+def hiding_factor(holder: Issuer, token: bytes, blinded: bytes) -> int:
+    """Return by which factor a request would hide a token; 0 if by none.
+
+    Who has the private key can compute it for every pair of a token and a request.
+    """
+    n = holder.modulus
+    # What was signed if this token came of the request; by it a nonce is encoded.
+    message = pow(int.from_bytes(token[NONCE_SIZE:], "big"), EXPONENT, n)
+    asked = int.from_bytes(blinded, "big")
+    hidden = asked * pow(message, -1, n) % n
+    factor = int.from_bytes(holder.sign(hidden.to_bytes(len(blinded), "big")), "big")
+    answered = int.from_bytes(holder.sign(blinded), "big")
+    signature = int.from_bytes(token[NONCE_SIZE:], "big")
+    explains = pow(factor, EXPONENT, n) * message % n == asked
+    return factor if explains and answered * pow(factor, -1, n) % n == signature else 0
 
 
 class Stock:

@@ -24,8 +24,8 @@ from typing import IO, Any
 
 __all__ = ["Program", "start_program"]
 
-_ROOMS = ("device", "shuffler", "fusion", "service", "storage", "wire", "transport")
-_COMMANDS = ("rase.cli.device", "rase.cli.fusion", "rase.cli.shuffler")
+_ROOMS = ("device", "shuffler", "fusion", "registrar", "service", "storage", "wire", "transport")
+_COMMANDS = ("rase.cli.device", "rase.cli.fusion", "rase.cli.registrar", "rase.cli.shuffler")
 
 
 class Program:

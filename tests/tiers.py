@@ -33,6 +33,7 @@ SYSTEM = (
     "tests/device/test_program.py",
     "tests/tables/test_killed_at_random.py",
     "tests/series/test_moving_together.py",
+    "tests/benchmarks/test_million.py",
     "tests/fusion/test_kill.py",
     "tests/shuffler/test_mqtt_fleet.py",
     "tests/shuffler/test_program.py",

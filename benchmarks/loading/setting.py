@@ -27,7 +27,7 @@ from rase.fusion.token_keys import TokenKeys
 from rase.service.telemetry import Telemetry
 from rase.shuffler.closer import Closer
 from rase.shuffler.documents import Countersigner, Policy, load_documents
-from rase.shuffler.enrolment import enrol, make_tokens
+from rase.shuffler.enrolment import enrol, enrol_many, make_tokens
 from rase.shuffler.forward import BatchSender
 from rase.shuffler.intake import check_report, store_reports
 from rase.shuffler.opening import OuterOpenerPool
@@ -38,7 +38,7 @@ from rase.wire import cbor
 from rase.wire.agreement import Applicant
 from rase.wire.issuing import Issuer
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
-from rase.wire.messages import Content
+from rase.wire.messages import PART_BYTES, Content
 from rase.wire.seal import seal_report
 from rase.wire.signed import (
     PinnedKeys,
@@ -48,7 +48,13 @@ from rase.wire.signed import (
     sign_with,
     signature_of,
 )
-from rase.wire.tokens import SignedTokenKey, TokenKey, certificate_input, token_keys_bytes
+from rase.wire.tokens import (
+    SignedTokenKey,
+    TokenKey,
+    certificate_input,
+    list_input,
+    token_keys_bytes,
+)
 
 __all__ = ["CAMPAIGN", "FIRST", "Fleet", "Shuffler", "centre_of", "cores", "pool", "sealed"]
 
@@ -231,6 +237,17 @@ class Shuffler:
                 self.credentials.append(device.credential(agreement))
         return self.credentials
 
+    def admit(self, count: int) -> None:
+        """Admit devices by a list of their keys; those that were enrolled before are forgotten."""
+        keys = [os.urandom(32) for _ in range(count)]
+        admitted = enrol_many(
+            self.database,
+            keys,
+            certificate=sign_with(self.fleet.registrar, list_input(keys)),
+            pinned=self.fleet.pinned,
+        )
+        self.credentials = [one.credential for one in admitted]
+
     def store(self, wires: list[bytes]) -> None:
         """Take in one report of each device, as the intake does, in groups."""
         documents = load_documents(self.database, self.fleet.pinned)
@@ -255,14 +272,21 @@ class Shuffler:
         self.clock.jump(self.fleet.campaign.closes_s(round) + 1 - self.clock.now_s())
 
     def closer(
-        self, opener: OuterOpenerPool, sender: BatchSender, *, telemetry: Telemetry
+        self,
+        opener: OuterOpenerPool,
+        sender: BatchSender,
+        *,
+        telemetry: Telemetry,
+        part_bytes: int = PART_BYTES,
     ) -> Closer:
         """Return the closer."""
         key = self.fleet.signers[_SHUFFLER]
         return Closer(
             self.database,
             self.clock,
-            releaser=Releaser(self.database, opener=opener, key=key, name="bench"),
+            releaser=Releaser(
+                self.database, opener=opener, key=key, name="bench", part_bytes=part_bytes
+            ),
             sender=sender,
             pinned=self.fleet.pinned,
             telemetry=telemetry,

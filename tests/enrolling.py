@@ -74,8 +74,19 @@ def enrol(
 
 
 def enrol_fleet(
-    database: Database, device_keys: Sequence[bytes], *, group: str = ""
+    database: Database,
+    device_keys: Sequence[bytes],
+    *,
+    group: str = "",
+    campaigns: Sequence[str] = (),
 ) -> tuple[Admitted, ...]:
     """Enrol a whole fleet, which the registrar certified, too."""
     certificate = certificate_of_list(device_keys)
-    return enrol_many(database, device_keys, certificate=certificate, pinned=_PINNED, group=group)
+    return enrol_many(
+        database,
+        device_keys,
+        certificate=certificate,
+        pinned=_PINNED,
+        group=group,
+        campaigns=campaigns,
+    )

@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import pytest
 from tests.enrolling import enrol
@@ -30,9 +30,10 @@ from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, campaign_
 
 FUSION = SigningKey.generate(Role.FUSION)
 SHUFFLER = SigningKey.generate(Role.SHUFFLER)
+NAME = "homes"
 CAMPAIGN = Campaign.from_fields(
     {
-        "id": "homes",
+        "id": NAME,
         "version": 1,
         "quantity": "power",
         "unit": "W",
@@ -135,6 +136,52 @@ def test_devices_are_listed_and_revoked(config: Path, capsys: pytest.CaptureFixt
     told = capsys.readouterr()
     assert told.out.split() == sorted(left)
     assert "within 5 seconds" in told.err
+
+
+def test_members_of_a_campaign_are_listed_added_and_removed(
+    config: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """By handle or by group; the list says who is limited, and every mistake is named."""
+    (tmp_path / "proposal").write_bytes(
+        cbor.encode([campaign_bytes(CAMPAIGN), signature_of(CAMPAIGN, FUSION)])
+    )
+    assert rase("shuffler", "countersign", tmp_path / "proposal", "--config", config) == 0
+    capsys.readouterr()
+    enrolled(config, capsys, group="north", count=2)
+    enrolled(config, capsys, group="", count=1)
+
+    def listed() -> list[dict[str, Any]]:
+        assert rase("shuffler", "members", "list", NAME, "--config", config, "--json") == 0
+        document = json.loads(capsys.readouterr().out)
+        assert (document["schema"], document["campaign"]) == ("rase/members/1", NAME)
+        return list(document["members"])
+
+    plain, one, _ = (row["device"] for row in listed())
+    assert not any(row["is_limited"] for row in listed())
+    members = ("shuffler", "members")
+    assert rase(*members, "remove", NAME, "--group", "north", "--config", config) == 0
+    assert "2 devices changed; running intakes notice within 5 seconds." in capsys.readouterr().err
+    assert rase(*members, "add", NAME, one, "--only", "--config", config) == 0
+    assert "1 device changed" in capsys.readouterr().err
+    assert [(row["device"], row["is_limited"]) for row in listed()] == [(plain, False), (one, True)]
+    assert rase(*members, "list", NAME, "--config", config) == 0
+    told = capsys.readouterr()
+    assert told.out.splitlines() == [f"{plain} (every campaign)", f"{one} north"]
+    assert "2 may report to" in told.err
+    assert rase(*members, "open", "--group", "north", "--config", config) == 0
+    assert [row["is_limited"] for row in listed()] == [False, False, False]
+    for wrong, words in (
+        (("add", NAME), "Name devices by their handles, or by --group"),
+        (("add", NAME, one, "--group", "north"), "and not both"),
+        (("remove", NAME, "--group", "south"), "no enrolled device is in group 'south'"),
+        (("add", "other", one), f"no campaign other here: there are {NAME}"),
+        (("list", "other"), f"no campaign other here: there are {NAME}"),
+        (("open", "x"), "16 hexadecimal digits"),
+    ):
+        assert rase(*members, *wrong, "--config", config) == 2
+        assert words in capsys.readouterr().err
+    assert rase("shuffler", "enrol", "--campaign", "No", "--config", config) == 2
+    assert "lower-case letters" in capsys.readouterr().err
 
 
 def test_revoking_names_what_is_wrong(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -213,7 +213,7 @@ def test_a_revoked_device_sends_no_more(world: "World") -> None:
     with pytest.raises(NotEnrolled):
         looked_up(authenticator, world.credentials[0])
     assert known(authenticator, world.credentials[0]) == world.devices[0]
-    authenticator.forget_revoked()
+    authenticator.renew()
     assert known(authenticator, world.credentials[0]) is None
     assert known(authenticator, world.credentials[1]) == world.devices[1]
     assert len(enrolled_devices(world.database)) == 3

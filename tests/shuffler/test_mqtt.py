@@ -17,7 +17,7 @@ from tests.shuffler.certificates import Authority
 from rase.errors import ConfigurationError, StorageError
 from rase.service.broker_settings import BrokerSettings
 from rase.service.telemetry import Telemetry
-from rase.shuffler.enrolment import broker_users, revoke_devices
+from rase.shuffler.enrolment import Sender, broker_users, revoke_devices
 from rase.shuffler.mqtt import MqttIntake, mqtt_intake
 from rase.shuffler.report_handler import ReportHandler
 from rase.shuffler.settings import LimitSettings
@@ -198,10 +198,10 @@ def test_a_full_disk_loses_nothing(
     handler, failures = desk_of(world), [StorageError("full"), StorageError("full")]
     take = handler.take
 
-    async def failing(wire: bytes, device: int) -> int:
+    async def failing(sender: Sender) -> int:
         if failures:
             raise failures.pop()
-        return await take(wire, device)
+        return await take(sender)
 
     monkeypatch.setattr(handler, "take", failing)
     with intake(world, mosquitto.broker(), handler=handler):

@@ -25,6 +25,7 @@ def test_the_names_and_statuses_are_pinned() -> None:
         "bad-batch": 400,
         "key-not-held": 409,
         "not-enrolled": 403,
+        "not-a-member": 403,
         "tokens-issued": 409,
         "not-issuing": 409,
         "too-many": 429,

@@ -19,6 +19,7 @@ import click
 from rase.cli.acts import acts_command
 from rase.cli.arguments import read_device_keys, section_config
 from rase.cli.local_pages import browser_option, port_option, serve_locally
+from rase.cli.members import campaigns_option, members_group
 from rase.clock import SystemClock, parse_duration_s
 
 if TYPE_CHECKING:
@@ -113,7 +114,10 @@ def page(config: Path, *, port: int, no_browser: bool) -> None:
 @click.option("--group", default="", help="Public group of the devices that use them.")
 @click.option("--owner", default="", help="Whose they are: counts against devices_per_owner.")
 @click.option("--valid", default="7d", show_default=True, help="How long, as 12h or 7d.")
-def enrol(config: Path, count: int, group: str, owner: str, valid: str) -> None:
+@campaigns_option
+def enrol(
+    config: Path, *, count: int, group: str, owner: str, valid: str, campaigns: tuple[str, ...]
+) -> None:
     """Make single-use enrolment tokens and print them, one a line; they are shown only now."""
     from rase.shuffler.enrolment import make_tokens
     from rase.storage.opening import open_database
@@ -132,6 +136,7 @@ def enrol(config: Path, count: int, group: str, owner: str, valid: str) -> None:
                 group=group,
                 owner=owner,
                 most=settings.limits.devices_per_owner,
+                campaigns=campaigns,
             )
         except ValueError as error:
             raise click.UsageError(str(error)) from None
@@ -154,8 +159,15 @@ def enrol(config: Path, count: int, group: str, owner: str, valid: str) -> None:
     help="Write the credentials here, as CSV that only you can read.",
 )
 @click.option("--group", default="", help="Public group of all these devices.")
+@campaigns_option
 def enrol_list(
-    keys: Path, *, config: Path, certificate: Path | None, out: Path, group: str
+    keys: Path,
+    *,
+    config: Path,
+    certificate: Path | None,
+    out: Path,
+    group: str,
+    campaigns: tuple[str, ...],
 ) -> None:
     """Admit a whole fleet whose device keys you have, all of it or nothing.
 
@@ -187,6 +199,7 @@ def enrol_list(
                 database,
                 listed,
                 group=group,
+                campaigns=campaigns,
                 certificate=signed,
                 pinned=pinned_keys(settings),
                 keep=keep,
@@ -420,3 +433,4 @@ def _open_database(config: Path) -> "Iterator[Database]":
 
 
 command.add_command(acts_command(_open_database))
+command.add_command(members_group(_open_database))

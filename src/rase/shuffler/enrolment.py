@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from rase.errors import Malformed, WireError
 from rase.service.acts import record_act
+from rase.shuffler.membership import changes_of, read_campaigns, write_campaigns
 from rase.storage.interface import Database, Transaction
 from rase.wire.agreement import Agreement, Application, agree, is_proven, read_key
 from rase.wire.frames import broker_password, credential_key, read_report
@@ -36,6 +37,7 @@ __all__ = [
     "check_certificate",
     "check_room",
     "check_token",
+    "device_numbers",
     "enrol",
     "enrol_many",
     "enrolled_devices",
@@ -57,8 +59,8 @@ _NOT_CERTIFIED: Final = (
 _BAD_TAG: Final = "the tag is not by a device of this shuffler."
 _KEY_BYTES: Final = 32
 _FIND: Final = (
-    "SELECT digest, group_name, expires_s, device, owner, server_key FROM enrolment_token "
-    "WHERE id = ?"
+    "SELECT digest, group_name, expires_s, device, owner, server_key, campaigns "
+    "FROM enrolment_token WHERE id = ?"
 )
 _HANDLE: Final = re.compile("[0-9A-Fa-f]{16}")
 _MAX_CACHED: Final = 500_000
@@ -91,6 +93,7 @@ def make_tokens(
     group: str = "",
     owner: str = "",
     most: int = DEVICES_PER_OWNER,
+    campaigns: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Make single-use enrolment tokens; they can be shown only now.
 
@@ -101,25 +104,36 @@ def make_tokens(
         group: The public group of the devices that use them.
         owner: The operator's word for whose they are, kept as a hash; empty for nobody's.
         most: How many devices an owner may have.
+        campaigns: The ids of those that these devices may report to; every one if none is named.
 
     Raises:
-        ValueError: If the count is not at least 1, or the owner would have too many devices.
+        ValueError: If the count is not at least 1, a campaign's id is none, or the owner would
+            have too many devices.
     """
     if count < 1:
         raise ValueError(f"count must be at least 1, got {count}.")
-    whose = owner_id(owner)
+    whose, served = owner_id(owner), write_campaigns(campaigns)
     tokens = [(secrets.token_hex(8), secrets.token_urlsafe(_SECRET_BYTES)) for _ in range(count)]
     with database.transaction() as transaction:
         if whose is not None:
             keep_owner(transaction, whose)
             check_room(transaction, whose, count=count, most=most)
         transaction.execute_many(
-            "INSERT INTO enrolment_token (id, digest, group_name, expires_s, owner) "
-            "VALUES (?, ?, ?, ?, ?)",
-            [(name, credential_key(secret), group, expires_s, whose) for name, secret in tokens],
+            "INSERT INTO enrolment_token (id, digest, group_name, expires_s, owner, campaigns) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (name, credential_key(secret), group, expires_s, whose, served)
+                for name, secret in tokens
+            ],
         )
-        record_act(transaction, "admit devices", f"{count}{f' in group {group}' if group else ''}")
+        record_act(transaction, "admit devices", _admitted(count, group, served))
     return tuple(f"{name}.{secret}" for name, secret in tokens)
+
+
+def _admitted(count: int, group: str, campaigns: str | None) -> str:
+    """Say in the log of acts who was let in."""
+    into = "" if campaigns is None else f" to {', '.join(campaigns.split())}"
+    return f"{count}{f' in group {group}' if group else ''}{into}"
 
 
 def check_token(database: Database, asked: Application, *, now_s: float) -> str:
@@ -225,6 +239,7 @@ def enrol_many(
     certificate: bytes,
     pinned: PinnedKeys,
     group: str = "",
+    campaigns: Sequence[str] = (),
     keep: Callable[[Sequence[Enrolled]], None] | None = None,
 ) -> tuple[Enrolled, ...]:
     """Enrol a whole fleet whose public keys the operator already has, in one transaction.
@@ -235,6 +250,7 @@ def enrol_many(
         certificate: The registrar's signature of the whole list.
         pinned: The public signing keys, the registrar's among them.
         group: The public group of all of them.
+        campaigns: The ids of those that they may report to; every one if none is named.
         keep: Stores what each device gets; if it fails, none is enrolled.
 
     Returns:
@@ -251,14 +267,15 @@ def enrol_many(
         raise ValueError("device_keys must be public Ed25519 keys of 32 bytes each.")
     # Random, so that the number reveals nothing about when the device came.
     made = [(secrets.randbits(63), secrets.token_urlsafe(_SECRET_BYTES)) for _ in device_keys]
+    served = write_campaigns(campaigns)
     rows = [
-        (device, credential_key(secret), key, group)
+        (device, credential_key(secret), key, group, served)
         for (device, secret), key in zip(made, device_keys, strict=True)
     ]
     with database.transaction() as transaction:
         added = transaction.execute_many(
-            "INSERT INTO device (id, digest, device_key, group_name) VALUES (?, ?, ?, ?) "
-            "ON CONFLICT DO NOTHING",
+            "INSERT INTO device (id, digest, device_key, group_name, campaigns) "
+            "VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
             rows,
         )
         if added != len(rows):
@@ -266,7 +283,7 @@ def enrol_many(
                 f"{len(rows) - added} of {len(rows)} device_keys occur twice or belong to devices "
                 "that are enrolled; none was enrolled."
             )
-        record_act(transaction, "enrol devices", str(len(rows)))
+        record_act(transaction, "enrol devices", _admitted(len(rows), group, served))
         found = tuple(
             Enrolled(f"{device:016x}", f"{device:016x}.{secret}") for device, secret in made
         )
@@ -324,10 +341,7 @@ def revoke_devices(database: Database, handles: Sequence[str]) -> tuple[str, ...
         ValueError: If a handle is none; nothing is revoked then.
         LookupError: If a device is not enrolled; then nothing is revoked.
     """
-    numbers = {handle.lower(): _number(handle) for handle in handles}
-    malformed = [handle for handle, number in numbers.items() if number is None]
-    if malformed:
-        raise ValueError(f"a device must have 16 hexadecimal digits, got {malformed[0]!r}.")
+    numbers = device_numbers(handles)
     with database.transaction() as transaction:
         for handle, number in numbers.items():
             found = transaction.execute("DELETE FROM device WHERE id = ? RETURNING id", (number,))
@@ -340,6 +354,21 @@ def revoke_devices(database: Database, handles: Sequence[str]) -> tuple[str, ...
     return tuple(numbers)
 
 
+def device_numbers(handles: Sequence[str]) -> dict[str, int]:
+    """Return the numbers of devices by their handles in lower case.
+
+    Raises:
+        ValueError: If a handle is none.
+    """
+    found = {}
+    for handle in handles:
+        number = _number(handle)
+        if number is None:
+            raise ValueError(f"a device must have 16 hexadecimal digits, got {handle.lower()!r}.")
+        found[handle.lower()] = number
+    return found
+
+
 class Authenticator:
     """Say which device made the tag of a report; hashes are kept in memory, up to a limit.
 
@@ -350,17 +379,32 @@ class Authenticator:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._digests: dict[int, bytes] = {}
+        # Of devices that may not report to every campaign alone; most may.
+        self._campaigns: dict[int, frozenset[str]] = {}
+        self._changes = 0
 
     def preload(self) -> None:
         """Read the hashes of all devices, up to the most that are kept."""
         with self._database.snapshot() as transaction:
-            rows = transaction.execute("SELECT id, digest FROM device LIMIT ?", (_MAX_CACHED,))
-        self._digests = {device: bytes(digest) for device, digest in rows}
+            self._changes = changes_of(transaction)
+            rows = transaction.execute(
+                "SELECT id, digest, campaigns FROM device LIMIT ?", (_MAX_CACHED,)
+            )
+        # The limits first: another task may look meanwhile.
+        self._campaigns = {
+            device: served
+            for device, _, stored in rows
+            if (served := read_campaigns(stored)) is not None
+        }
+        self._digests = {device: bytes(digest) for device, digest, _ in rows}
 
-    def forget_revoked(self) -> None:
-        """Drop the hashes of devices that were revoked meanwhile, perhaps by another process."""
+    def renew(self) -> None:
+        """Notice who was revoked or given other campaigns meanwhile, perhaps by another process."""
         with self._database.snapshot() as transaction:
             rows = transaction.execute("SELECT id FROM revoked_device")
+            is_changed = changes_of(transaction) != self._changes
+        if is_changed:
+            self.preload()
         for (device,) in rows:
             self._digests.pop(device, None)
 
@@ -379,7 +423,9 @@ class Authenticator:
             raise NotEnrolled(_BAD_TAG)
         key = self._digests.get(device)
         wire = None if key is None else read_report(frame, handle, key)
-        return None if key is None or wire is None else Sender(device, key, wire)
+        if key is None or wire is None:
+            return None
+        return Sender(device, key, wire, self._campaigns.get(device))
 
     def look_up_sender(self, handle: str, frame: bytes) -> "Sender":
         """Return who made the tag of a frame, asking the database.
@@ -389,30 +435,43 @@ class Authenticator:
         """
         device = int(handle, 16)
         with self._database.snapshot() as transaction:
-            rows = transaction.execute("SELECT digest FROM device WHERE id = ?", (device,))
+            rows = transaction.execute(
+                "SELECT digest, campaigns FROM device WHERE id = ?", (device,)
+            )
+            is_news = changes_of(transaction) != self._changes
         key = bytes(rows[0][0]) if rows else bytes(32)
         wire = read_report(frame, handle, key)
         if not rows or wire is None:
             raise NotEnrolled(_BAD_TAG)
-        self._keep(device, key)
-        return Sender(device, key, wire)
+        campaigns = read_campaigns(rows[0][1])
+        if not is_news:
+            # Otherwise what is kept could be older than what is read when the change is noticed.
+            self._keep(device, key, campaigns)
+        return Sender(device, key, wire, campaigns)
 
-    def _keep(self, device: int, digest: bytes) -> None:
+    def _keep(self, device: int, digest: bytes, campaigns: frozenset[str] | None) -> None:
         if len(self._digests) >= _MAX_CACHED:
             self._digests.clear()
+            self._campaigns.clear()
+        if campaigns is not None:
+            self._campaigns[device] = campaigns
         self._digests[device] = digest
 
 
 class Sender(NamedTuple):
-    """A report, its device, and the key to tag an answer with."""
+    """A report, its device, the key to tag an answer with, and the campaigns of the device.
+
+    None stands for every campaign.
+    """
 
     device: int
     key: bytes
     wire: bytes
+    campaigns: frozenset[str] | None = None
 
 
 class _Token(NamedTuple):
-    """What is known of a token: its hash, the group and owner it is for, its end, its use."""
+    """What is known of a token: its hash, what it is for, its end, its use."""
 
     digest: bytes
     group: str
@@ -420,6 +479,7 @@ class _Token(NamedTuple):
     device: int | None
     owner: bytes | None
     server_key: bytes | None
+    campaigns: str | None
 
 
 def _right_token(
@@ -428,7 +488,7 @@ def _right_token(
     is_name = _HANDLE.fullmatch(asked.token) is not None
     rows = transaction.execute(question, (asked.token,)) if is_name else []
     # An unknown token is compared too, so that it takes as long as a wrong one.
-    digest, *rest = rows[0] if rows else (bytes(32), "", 0, None, None, None)
+    digest, *rest = rows[0] if rows else (bytes(32), "", 0, None, None, None, None)
     found = _Token(bytes(digest), *rest)
     try:
         is_right = is_proven(asked, found.digest)
@@ -451,9 +511,9 @@ def _add_device(transaction: Transaction, key: bytes, *, device_key: bytes, toke
     # Random, so that the number reveals nothing about when the device came.
     device = secrets.randbits(63)
     made = transaction.execute(
-        "INSERT INTO device (id, digest, device_key, group_name, owner) VALUES (?, ?, ?, ?, ?) "
-        "ON CONFLICT DO NOTHING RETURNING id",
-        (device, key, device_key, token.group, token.owner),
+        "INSERT INTO device (id, digest, device_key, group_name, owner, campaigns) "
+        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
+        (device, key, device_key, token.group, token.owner, token.campaigns),
     )
     if not made:
         raise NotEnrolled("the device key is used by another device; make a new one.")

@@ -24,6 +24,7 @@ from rase.kernels.words import SecureRandom, checked_secure
 from rase.shuffle.release import Manifest
 from rase.shuffler.documents import Agreed, Documents
 from rase.shuffler.intake import tag_number
+from rase.shuffler.membership import IS_MEMBER, member_pattern
 from rase.shuffler.minorities import keep_minorities
 from rase.shuffler.opening import OuterOpenerPool
 from rase.shuffler.order import draw_order
@@ -194,8 +195,11 @@ class Releaser:
         block = agreed.campaign.block_start(lease.round), lease.round
         found = self._open_reports(agreed, block, documents)
         with self._database.snapshot() as transaction:
-            # Those that are enrolled and not revoked, whichever campaigns they serve.
-            ((members,),) = transaction.execute("SELECT COUNT(*) FROM device")
+            # Those that are enrolled, not revoked, and may report to this campaign.
+            ((members,),) = transaction.execute(
+                f"SELECT COUNT(*) FROM device WHERE {IS_MEMBER}",  # noqa: S608 - a fixed text
+                (member_pattern(agreed.campaign.id),),
+            )
         k_min, last_round = agreed.campaign.k_min, documents.last_round(agreed)
         is_last = lease.round >= min(agreed.campaign.block_end(lease.round), last_round)
         # The largest first: it decides the estimate if the fusion centre takes only one.
@@ -268,20 +272,23 @@ class Releaser:
     def _read_sent(self, agreed: Agreed, block: tuple[int, int]) -> Iterator[list[_Sent]]:
         """Go through what waits of the rounds of a block up to the one that closes, oldest first.
 
+        What devices sent that may not report to the campaign by now is passed over, and erased
+        with the rest.
+
         Nobody adds to them meanwhile, so each page can be read by itself.
         """
         # Reading the groups of a large fleet takes long, and a plan without any needs none.
         group = "device.group_name" if agreed.campaign.shuffle.groups else "''"
-        after = (block[0] - 1, 0)
+        after, pattern = (block[0] - 1, 0), member_pattern(agreed.campaign.id)
         while True:
             with self._database.snapshot() as transaction:
                 rows = transaction.execute(
                     f"SELECT report.round, report.device, report.wire, {group} FROM report "  # noqa: S608 - one of two fixed texts
-                    "JOIN device ON device.id = report.device "
+                    f"JOIN device ON device.id = report.device AND {IS_MEMBER} "
                     "WHERE report.round >= ? AND report.round <= ? AND report.tag = ? "
                     "AND (report.round, report.device) > (?, ?) "
                     "ORDER BY report.round, report.device LIMIT ?",
-                    (*block, tag_number(agreed.hash), *after, _PAGE),
+                    (pattern, *block, tag_number(agreed.hash), *after, _PAGE),
                 )
             yield [_Sent(round, device, bytes(wire), name) for round, device, wire, name in rows]
             if len(rows) < _PAGE:

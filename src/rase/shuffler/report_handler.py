@@ -30,6 +30,7 @@ from rase.service.telemetry import Telemetry
 from rase.shuffler.documents import load_documents
 from rase.shuffler.enrolment import Authenticator, NotEnrolled, Sender
 from rase.shuffler.intake import Outcome, Pending, check_report, store_reports
+from rase.shuffler.membership import NotAMember
 from rase.shuffler.minorities import keep_minorities
 from rase.shuffler.settings import LimitSettings
 from rase.storage.interface import Database
@@ -185,7 +186,7 @@ class ReportHandler:
         with self._reading:
             began_s = self._clock.monotonic_s()
             self.documents = load_documents(self._database, self._pinned)
-            self._authenticator.forget_revoked()
+            self._authenticator.renew()
             # Only now: whoever finds this believes that it was read.
             self._refreshed_s = began_s
 
@@ -264,11 +265,11 @@ class ReportHandler:
         handle, tag = named
         sender = await self._sender(handle, wire + tag)
         self._rate.check(sender.device)
-        status = await self.take(wire, sender.device)
+        status = await self.take(sender)
         await send({"type": "http.response.start", "status": status, "headers": _NO_CONTENT})
         await send({"type": "http.response.body"})
 
-    async def take(self, wire: bytes, device: int) -> int:
+    async def take(self, sender: Sender) -> int:
         """Return the status of a report once it is on the disk.
 
         Raises:
@@ -276,14 +277,14 @@ class ReportHandler:
             StorageError: If the report could not be stored.
         """
         try:
-            pending = self._check_report(wire, device)
+            pending = self._check_report(sender)
         except WireError as error:
             if error.problem not in _NEWS:
                 raise
             # Another process may have countersigned what the device knows and we do not; a device
             # that is sent "unknown-campaign" gives its report up.
             await self._look_again()
-            pending = self._check_again(wire, device)
+            pending = self._check_again(sender)
         try:
             return _status_of(await self._commits.submit(pending))
         except Overloaded:
@@ -304,19 +305,25 @@ class ReportHandler:
             sender = await self._sender(handle, frame)
             key = sender.key
             self._rate.check(sender.device)
-            return Reply(await self.take(sender.wire, sender.device)), key
+            return Reply(await self.take(sender)), key
         except RaseError as error:
             return self._refusal(error), key
 
-    def _check_report(self, wire: bytes, device: int) -> Pending:
-        return check_report(wire, device, documents=self.documents, now_s=self._clock.now_s())
+    def _check_report(self, sender: Sender) -> Pending:
+        pending = check_report(
+            sender.wire, sender.device, documents=self.documents, now_s=self._clock.now_s()
+        )
+        name, served = pending.agreed.campaign.id, sender.campaigns
+        if served is not None and name not in served:
+            raise NotAMember(f"the device was not admitted to campaign {name}.")
+        return pending
 
-    def _check_again(self, wire: bytes, device: int) -> Pending:
+    def _check_again(self, sender: Sender) -> Pending:
         try:
-            return self._check_report(wire, device)
+            return self._check_report(sender)
         except WireError as error:
             if error.problem == "other-keyset":
-                number = Header.from_report(wire).keyset
+                number = Header.from_report(sender.wire).keyset
                 # Numbers that were never agreed share a row, so that nobody fills the table.
                 self._minorities[number if self.documents.has_keyset(number) else 0] += 1
             raise
@@ -359,7 +366,7 @@ class ReportHandler:
                     replies.append(asyncio.create_task(self._take_one(one)))
                     continue
                 self._rate.check(sender.device)
-                pending = self._check_report(sender.wire, sender.device)
+                pending = self._check_report(sender)
                 replies.append(self._commits.submit(pending))
             except RaseError as error:
                 if isinstance(error, WireError) and error.problem in _NEWS:
@@ -383,7 +390,7 @@ class ReportHandler:
     async def _take_one(self, submitted: SubmittedReport) -> Reply:
         sender = await self._sender(*submitted)
         self._rate.check(sender.device)
-        return Reply(await self.take(sender.wire, sender.device))
+        return Reply(await self.take(sender))
 
     def _refusal(self, error: RaseError) -> Reply:
         reply = reply_to(too_many(_CROWDED_S) if isinstance(error, Overloaded) else error)

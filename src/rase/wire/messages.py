@@ -306,9 +306,9 @@ class BatchManifest:
         attacker_success: The share of slots the best observer of order alone assigns rightly, a
             mean over the slots. What the most exposed slot gives away follows from ``n`` and
             ``theta``: `rase.shuffle.attacker.exposed_success`.
-        members: How many devices were enrolled and not revoked when the round was closed, whichever
-            campaigns they report to; at least ``n``. None if the shuffler does not say, as those of
-            earlier releases do not, and for a round that is withheld.
+        members: How many devices were enrolled, not revoked and admitted to the campaign when the
+            round was closed; at least ``n``. None if the shuffler does not say, as those of earlier
+            releases do not, and for a round that is withheld.
         shuffled_epsilon: What the shuffler promises the device of each report towards the fusion
             centre, as both servers signed it in the campaign; None where it promises nothing, and
             for a round that is withheld.

@@ -105,6 +105,13 @@ _TYPES = (
         is_final=False,
     ),
     ProblemType(
+        "not-a-member",
+        403,
+        "The device is enrolled, and not for this campaign.",
+        "Ask the shuffler's operator to add the device, then send the same bytes again.",
+        is_final=False,
+    ),
+    ProblemType(
         "tokens-issued",
         409,
         "The device has its tokens of this window already.",

@@ -73,11 +73,21 @@ def raising(error: BaseException) -> Any:
     return fail
 
 
-def test_rules_that_got_stricter_stop_reports(parts: Parts) -> None:
+@pytest.mark.parametrize(
+    ("rules", "reason"),
+    [
+        (OwnerRules(report_epsilon=0.1), "epsilon-above-limit"),
+        (OwnerRules(report_epsilon=1, shuffled_epsilon=0.1), "shuffled-epsilon-above-limit"),
+        (OwnerRules(report_epsilon=1, span_shuffled_epsilon=0.1), "shuffled-epsilon-above-limit"),
+        (OwnerRules(report_epsilon=1, least_k=1000), "k-below-limit"),
+        (OwnerRules(report_epsilon=1, high=10), "range-above-limit"),
+    ],
+)
+def test_rules_that_got_stricter_stop_reports(parts: Parts, rules: OwnerRules, reason: str) -> None:
     """If the owner now allows less than the accepted campaign asks, nothing is drawn."""
-    parts.memory.terms.rules = OwnerRules(report_epsilon=0.1)
+    parts.memory.terms.rules = rules
     assert parts.make() is None
-    assert parts.reasons == ["epsilon-above-limit"]
+    assert parts.reasons == [reason]
     assert parts.ledger.history() == []
 
 

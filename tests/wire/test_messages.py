@@ -2,6 +2,7 @@
 
 import struct
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.cases import each_case
 
 from rase.errors import Malformed, UnknownVersion, WireError, WrongSize
 from rase.wire import cbor
+from rase.wire.frames import TAG_BYTES
 from rase.wire.messages import (
     INNER_SIZES,
     REPORT_SIZES,
@@ -46,6 +48,12 @@ def test_the_sizes_are_those_of_the_protocol() -> None:
     assert REPORT_SIZES == {X25519: 437, X_WING: 1525}
     assert len(Header(1, bytes(8), 5, 6).to_bytes()) == 18
     assert len(Content(5, 7).to_bytes()) == 320
+    # With the tag that a broker carries, as two pages say.
+    bare, wide = (REPORT_SIZES[kem] + TAG_BYTES for kem in (X25519, X_WING))
+    reference = Path(__file__).parents[2] / "docs/reference"
+    for page in ("mqtt-topics.md", "wire-format.md"):
+        text = (reference / page).read_text()
+        assert f"tag: {bare} bytes, or {wide} with X-Wing" in text
 
 
 def test_contexts_bind_campaign_round_and_header() -> None:

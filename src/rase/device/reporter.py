@@ -25,7 +25,7 @@ from rase.device.journal import Journal
 from rase.device.memory import Memory
 from rase.device.state import Cover, StateUnusable
 from rase.device.states import drawn_number, reported
-from rase.device.terms import SealingKeys
+from rase.device.terms import SealingKeys, TermsRefused
 from rase.errors import BudgetSpent, PrivacyRefused, UnknownKey, WireError
 from rase.kernels.entropy import Entropy, checked_entropy
 from rase.laws.registry import randomizer_named
@@ -205,9 +205,10 @@ class Reporter:
         self, signed: SignedCampaign, round: int, mean: float, keys: SealingKeys
     ) -> Envelope:
         campaign = signed.campaign
-        epsilon_class = self._memory.terms.epsilon_class(campaign)
-        if epsilon_class is None:
-            raise _Skipped("epsilon-above-limit")
+        try:
+            epsilon_class = self._memory.terms.admit(campaign)
+        except TermsRefused as error:
+            raise _Skipped(error.reason) from None
         randomizer = randomizer_of(campaign.reported_in(round), epsilon_class)
         epsilon = campaign.epsilon[epsilon_class]
         try:

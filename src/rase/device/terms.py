@@ -233,7 +233,7 @@ class Terms:
                 following.check_succeeds(latest.campaign, from_round=0)
             except CampaignInvalid as error:
                 raise TermsRefused("not-a-successor", " ".join(error.mistakes)) from None
-        self._check_rules(campaign)
+        self.admit(campaign)
         self._agree_to(campaign)
         self._campaigns += (offered,)
         return offered
@@ -344,7 +344,15 @@ class Terms:
                 return tuple(item for _, item in offered[place:])
         raise TermsRefused("wrong-hash")
 
-    def _check_rules(self, campaign: Campaign) -> None:
+    def admit(self, campaign: Campaign) -> int:
+        """Check a campaign by the owner's rules of now, which may be stricter than they were.
+
+        Returns:
+            The place of the largest budget that rules and consent allow.
+
+        Raises:
+            TermsRefused: If it breaks one of them.
+        """
         rules = self.rules
         self._check_promise(campaign)
         if rules.epsilon_class(campaign) is None:
@@ -352,7 +360,8 @@ class Terms:
                 "epsilon-above-limit",
                 f"Least {campaign.epsilon[0]:g}, limit {rules.report_epsilon:g}.",
             )
-        if self.epsilon_class(campaign) is None:
+        allowed = self.epsilon_class(campaign)
+        if allowed is None:
             raise TermsRefused(
                 "epsilon-above-consent",
                 f"Least {campaign.epsilon[0]:g}, agreed {rules.epsilon_limit(self.consent):g}.",
@@ -362,14 +371,14 @@ class Terms:
             known = (*campaign.labels, OTHER)
             if rules.label not in known:
                 raise TermsRefused("undeclared-label", f"It has {', '.join(known)}.")
-        if campaign.states is not None:
-            return
-        if (rules.low is not None and campaign.low < rules.low) or (
-            rules.high is not None and campaign.high > rules.high
+        if campaign.states is None and (
+            (rules.low is not None and campaign.low < rules.low)
+            or (rules.high is not None and campaign.high > rules.high)
         ):
             raise TermsRefused("range-above-limit", f"From {campaign.low:g} to {campaign.high:g}.")
         if campaign.k_min < rules.least_k:
             raise TermsRefused("k-below-limit", f"Got {campaign.k_min}, least {rules.least_k}.")
+        return allowed
 
     def _check_promise(self, campaign: Campaign) -> None:
         """Refuse a campaign whose reports give more away to the fusion centre than is allowed."""

@@ -194,6 +194,11 @@ def test_a_campaign_that_went_on_is_no_problem_for_a_device(
     assert any("wrong-hash" in check["text"] for check in examined(place.path, capsys)[1])
     StateFile(place.state_file).save(DeviceState(campaigns=(versions[0],)))
     assert examined(place.path, capsys) == (0, [])
+    # Rules that got stricter since are tried on what was accepted.
+    text = place.settings_file.read_text()
+    place.settings_file.write_text(text.replace("least_k = ", "least_k = 1"))
+    assert any("k-below-limit" in check["text"] for check in examined(place.path, capsys)[1])
+    place.settings_file.write_text(text)
     place.state_file.write_text("{}")
     assert any("is damaged" in check["text"] for check in examined(place.path, capsys)[1])
 

@@ -336,6 +336,8 @@ def _terms(
     def offer_versions(data: bytes) -> None:
         for version in terms.new_versions(data):
             terms.offer_campaign(version)
+        if terms.latest is not None:
+            terms.admit(terms.latest.campaign)
 
     findings: list[Finding] = []
     offers: tuple[tuple[str, str, Callable[[bytes], Any]], ...] = (

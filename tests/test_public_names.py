@@ -32,6 +32,7 @@ NAMES = [
     "Piecewise",
     "Precision",
     "Categories",
+    "Quantities",
     "RandomizedResponse",
     "Range",
     "RangeRandomizer",

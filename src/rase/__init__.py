@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from rase.tables.aggregate import run_table as run_table
     from rase.tables.plan import RunPlan as RunPlan
     from rase.tables.plan import ShuffledPromise as ShuffledPromise
+    from rase.tables.quantities import Quantities as Quantities
 
 
 # The public names, by the module they live in.
@@ -136,6 +137,7 @@ _HOMES = {
     "rase.shuffle.uniform": "Uniform",
     "rase.tables.aggregate": "aggregate run_round run_table",
     "rase.tables.plan": "RunPlan ShuffledPromise",
+    "rase.tables.quantities": "Quantities",
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 __all__ = list(_MODULE_OF)

@@ -17,6 +17,7 @@ from rase.cli import main
 from rase.device.folder import DeviceFolder
 from rase.device.home import HomeEntities, owner_discovery
 from rase.device.program import run_device
+from rase.device.quantities import add_quantity
 from rase.transport.session import BrokerSession
 
 if TYPE_CHECKING:
@@ -206,6 +207,12 @@ name = "attic"
     )
     assert main(["ha", "publish", "--folder", str(folder.path)]) == 0
     until(lambda: owner_discovery("device").topic in panel.last)
+    # A further quantity of the device is one more device there.
+    add_quantity(folder, "heat", value_range=(0.0, 1.0))
+    assert main(["ha", "publish", "--folder", str(folder.path)]) == 0
+    until(lambda: panel.last.get(owner_discovery("device-heat").topic, b"") != b"")
+    assert main(["ha", "clean", "--folder", str(folder.path)]) == 0
+    until(lambda: panel.last[owner_discovery("device-heat").topic] == b"")
     panel.close()
     text = folder.settings_file.read_text().replace('"mqtt"', '"stdin"')
     folder.settings_file.write_text(text.replace("broker = ", "# broker = "))

@@ -1,6 +1,6 @@
 """A model tries to isolate one device through labels, batches, carried rounds and differences."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,16 +8,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fusion.conftest import CAMPAIGN
+from tests.fusion.test_parts import STATES
 from tests.tables.test_labels import isolated
 
+from rase.arrays import Places
+from rase.counts.counts import Counts
+from rase.counts.estimate import Estimate
+from rase.counts.shares import shares
 from rase.fusion import parts
-from rase.fusion.parts import split_labels
+from rase.fusion.mechanism import counts_of
+from rase.fusion.parts import estimate_parts, split_labels
+from rase.laws.response import CategoryRandomizer
 from rase.shuffler.release import merge_labels
 
 K_MIN = 4
 LABELLED = replace(
     CAMPAIGN, mechanism="optimal", k_min=K_MIN, labels=("a", "b", "c"), carry_rounds=2
 )
+
+# Answers about states: a share is of all reports of its label, never of those in the state.
+OF_STATES = replace(STATES, k_min=K_MIN, labels=LABELLED.labels)
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,9 @@ rounds = st.lists(
 def released(happened: Sequence[Round]) -> tuple[list[frozenset[int]], int]:
     """Return the reports behind each answer of some rounds, and how many reports there were.
 
+    Device d is in state d modulo 3. Of a share it is the answer itself that says of how many
+    reports it is: where these are not all of its label, they are those in its state.
+
     A report is numbered once, whatever round it is released in: windows, periods and differences
     are sums over rounds, so whoever combines them combines these sets.
     """
@@ -86,24 +99,44 @@ def released(happened: Sequence[Round]) -> tuple[list[frozenset[int]], int]:
         labels = np.array([label for _, label in came], dtype=np.uint8)
         by_label = split_labels(LABELLED, places, np.zeros(len(came), np.uint8), labels)
         sets.append(frozenset(places.tolist()))
-        sets += [frozenset(counts.places.tolist()) for counts in by_label.values()]
+        own = {label: counts.places for label, counts in by_label.items()}
+        sets += [frozenset(one.tolist()) for one in own.values()]
+        sets += behind_shares({"": places, **own})
     return sets, made
+
+
+def behind_shares(own: Mapping[str, Places]) -> list[frozenset[int]]:
+    """Return the reports behind each share of a round, from the reports of each label."""
+    kinds = len(OF_STATES.categories)
+    counts = {
+        label: counts_of(OF_STATES, numbers % kinds, np.zeros(len(numbers), np.uint8))
+        for label, numbers in own.items()
+    }
+    whole = counts.pop("")
+    found = []
+    for key, share in estimate_parts(OF_STATES, whole, counts).items():
+        behind = own[key.label]
+        if share.n != len(behind):
+            behind = behind[behind % kinds == OF_STATES.categories.index(key.category)]
+        assert share.n == len(behind)
+        found.append(frozenset(behind.tolist()))
+    return found
 
 
 @given(rounds)
 @settings(max_examples=150)
 def test_no_combination_of_answers_is_about_a_few(happened: list[Round]) -> None:
-    """Whatever is added up or subtracted of rounds, labels, windows and periods."""
+    """Whatever is added up or subtracted of rounds, labels, states, windows and periods."""
     sets, count = released(happened)
     assert all(len(one) >= K_MIN for one in sets)
     assert not isolated(sets, count, K_MIN)
 
 
-@pytest.mark.parametrize("broken", ["merging", "the rest"])
+@pytest.mark.parametrize("broken", ["merging", "the rest", "states"])
 def test_the_model_finds_a_way_where_the_rule_is_broken(
     broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without merging here, or where labels below k_min are withheld beside a total."""
+    """Labels unmerged, those below k_min withheld beside a total, states of their own reports."""
 
     def unmerged(counts: dict[int, int], *, k_min: int, other: int) -> dict[int, int]:
         return {
@@ -111,7 +144,18 @@ def test_the_model_finds_a_way_where_the_rule_is_broken(
             for label, count in counts.items()
         }
 
-    monkeypatch.setattr(parts, "merge_small", unmerged)
+    def of_each(counts: Counts, *, randomizer: CategoryRandomizer) -> dict[str, Estimate]:
+        sizes = dict(zip(counts.places.tolist(), counts.counts.tolist(), strict=True))
+        return {
+            name: replace(share, n=sizes[place])
+            for place, (name, share) in enumerate(shares(counts, randomizer=randomizer).items())
+            if place in sizes
+        }
+
+    if broken == "states":
+        monkeypatch.setattr(parts, "shares", of_each)
+    else:
+        monkeypatch.setattr(parts, "merge_small", unmerged)
     rng, found = np.random.default_rng(1), 0
     for _ in range(200):
         labels = rng.choice(4, size=20, p=[0.1, 0.4, 0.4, 0.1]).tolist()

@@ -206,7 +206,7 @@ def test_parquet_named_csv(tmp_path: Path) -> None:
 
 REFUSED_TEXTS = {
     "time,device,valu,x\n1,a,2,3\n": r"no column 'value'; it has 'time', 'device', 'valu', 'x': "
-    r"did you mean 'valu'\? Choose the column with --value-column\.",
+    r"did you mean 'valu'\? Choose the column with --value-column, or --quantity\.",
     "q,x,y\n1,a,2\n": r"it has 'q', 'x', 'y'\. Choose the column with --time-column",
     ",".join(f"c{i}" for i in range(30)) + "\n": r"'c9' and 20 more",
     "1402189200,kettle,12.75\n": r"no header line; write one above the rows: time,device,value",

@@ -80,13 +80,17 @@ def _find_discoveries(config: Path | None, folder: Path | None) -> "tuple[Broker
 def _of_owner(folder: Path) -> "tuple[Broker, list[Discovery]]":
     from rase.device.folder import DeviceFolder
     from rase.device.home import owner_discovery
+    from rase.device.quantities import quantities_of
     from rase.device.ways import broker_at_home, name_at_home
 
-    settings = DeviceFolder(folder).settings(os.environ)
-    broker = broker_at_home(settings.home, folder)
+    found = quantities_of(DeviceFolder(folder), os.environ)
+    broker = broker_at_home(found[0][1].home, folder)
     if broker is None:
         raise ConfigurationError(["home.broker is missing: entities are published there."])
-    return broker, [owner_discovery(name_at_home(settings.home, folder), settings.fleet.at_home)]
+    return broker, [
+        owner_discovery(name_at_home(settings.home, folder, place.quantity), settings.fleet.at_home)
+        for place, settings in found
+    ]
 
 
 def _of_fleet(config: Path) -> "tuple[Broker, list[Discovery]]":

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar, Protocol, TextIO, get_args
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Final, Protocol, TextIO, get_args
 
 import click
 
@@ -27,8 +27,10 @@ from rase.version import __version__
 if TYPE_CHECKING:
     from rase.tables.files import Files
     from rase.tables.plan import RunPlan
+    from rase.tables.quantities import Quantities
 
 __all__ = [
+    "WITHOUT",
     "JsonSink",
     "Row",
     "Sink",
@@ -46,6 +48,8 @@ __all__ = [
 Row = Mapping[str, Any]
 _ENDINGS = (".csv", ".parquet", ".json")
 _PARQUET_ROWS = 10_000
+# What people see where a row has none of it: of all labels, or a mean among shares.
+WITHOUT: Final = {"label": "all", "category": "mean"}
 # A progress line comes after so long, is drawn again after so long, and has a bar of this width.
 _PATIENCE_S = 2.0
 _PAUSE_S = 0.1
@@ -175,10 +179,12 @@ class TextSink:
     Args:
         stream: Where to write.
         widths: The columns, by name, and how wide each is; numbers stand right.
-        decimals: How many decimals numbers have.
+        decimals: How many decimals numbers have; by quantity where there are several.
     """
 
-    def __init__(self, stream: TextIO, widths: Mapping[str, int], *, decimals: int) -> None:
+    def __init__(
+        self, stream: TextIO, widths: Mapping[str, int], *, decimals: int | Mapping[str, int]
+    ) -> None:
         self._stream = stream
         self._widths = widths
         self._decimals = decimals
@@ -191,20 +197,22 @@ class TextSink:
         for cells in lines:
             padded = (
                 text.ljust(width)
-                if isinstance(row[name], str) or name == "label"
+                if isinstance(row[name], str) or name in WITHOUT
                 else text.rjust(width)
                 for text, (name, width) in zip(cells, self._widths.items(), strict=True)
             )
             self._stream.write("  ".join(padded).rstrip() + "\n")
 
     def _cells(self, row: Row) -> list[str]:
-        none = {"label": "all"}
         values = (
-            none.get(name, "unknown") if row[name] is None else row[name] for name in self._widths
+            WITHOUT.get(name, "unknown") if row[name] is None else row[name]
+            for name in self._widths
         )
+        decimals = self._decimals
+        if not isinstance(decimals, int):
+            decimals = decimals[row["quantity"]]
         return [
-            f"{value:.{self._decimals}f}" if isinstance(value, float) else str(value)
-            for value in values
+            f"{value:.{decimals}f}" if isinstance(value, float) else str(value) for value in values
         ]
 
     def finish(self, tail: Mapping[str, Any]) -> None:
@@ -330,7 +338,7 @@ def write_manifest(
     files: "Files",
     *,
     head: Mapping[str, Any],
-    plan: "RunPlan",
+    plan: "RunPlan | Quantities",
     tail: Mapping[str, Any],
     engine: str,
 ) -> Path:

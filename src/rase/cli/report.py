@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from rase.cli.run_options import RunOptions
     from rase.tables.run import TableRun
 
-__all__ = ["RunReport", "utc"]
-
+__all__ = ["RunReport", "counted", "publish_once", "utc"]
 
 _ALWAYS = ("classes", "clipped", "continued", "repeated", "skipped", "error", "skill", "range")
 
@@ -44,12 +43,18 @@ class RunReport:
         options: What was asked.
         plan: What is done.
         devices: How many devices have each budget, where they differ in it.
+        quantity: Which of several quantities it is; None where there is one.
     """
 
     def __init__(
-        self, options: "RunOptions", plan: RunPlan, devices: Counter[float] | None = None
+        self,
+        options: "RunOptions",
+        plan: RunPlan,
+        devices: Counter[float] | None = None,
+        *,
+        quantity: str | None = None,
     ) -> None:
-        self.options, self.plan = options, plan
+        self.options, self.plan, self._quantity = options, plan, quantity
         # The mechanism that was asked for, or that auto stands for.
         self._drawn = plan.randomizer.name if options.mechanism == "auto" else options.mechanism
         self._devices = devices
@@ -144,6 +149,7 @@ class RunReport:
                     local_epsilon=rounds * epsilon,
                     category=name if is_share else None,
                     label=result.label,
+                    quantity=self._quantity,
                     **({} if self.plan.promise is None else self._shuffled(rounds)),
                 )
                 row["trial"], row["estimator"] = trial, estimate.method if is_share else name
@@ -154,7 +160,7 @@ class RunReport:
                     tally.add(estimate, over.truth)
                 yield row
 
-    def _claim(self, reports: int) -> Claim | None:
+    def claim(self, reports: int) -> Claim | None:
         """Return what so many reports of a device give away; None if nothing is promised."""
         promise = self.plan.promise
         if promise is None or not reports:
@@ -164,7 +170,7 @@ class RunReport:
         return self._claims[reports]
 
     def _shuffled(self, rounds: int) -> dict[str, float]:
-        claim = self._claim(rounds)
+        claim = self.claim(rounds)
         if claim is None:
             return {}
         return {"shuffled_epsilon": claim.epsilon, "delta": claim.delta}
@@ -201,11 +207,7 @@ class RunReport:
         spent = summary.most_epsilon
         tail: dict[str, Any] = {
             "guarantee": str(self.plan.randomizer.guarantee),
-            # What a second run of the same table would cost; no ledger counts it.
-            "publish_once": (
-                "Publish one run of these readings only: each draws noise of its own, and whoever "
-                f"sees two has epsilon {2 * spent:g} instead of {spent:g} about a device."
-            ),
+            "publish_once": publish_once(spent),
             "shuffles": shuffles,
             "summary": asdict(summary),
             "verdict": verdict,
@@ -218,14 +220,14 @@ class RunReport:
             tail["promises"] = self._promises(summary)
             # What protects is judged by both promises where there are two.
             tail["guarantee"] = tail["promises"][0]
-        together = self._claim(summary.most_reports)
+        together = self.claim(summary.most_reports)
         spans = f"together epsilon {spent:g}" if together is None else together.summary
         tail["closing"] = {
             "says": self._closing.says(verdict),
             "sure": self._closing.sure(summary.clipped / max(summary.reports, 1)),
             "promised": (
                 f"{tail['guarantee']} A device sent up to "
-                f"{_count(summary.most_reports, 'report')}: {spans}. Publish one run of these "
+                f"{counted(summary.most_reports, 'report')}: {spans}. Publish one run of these "
                 "readings only."
             ),
         }
@@ -275,12 +277,12 @@ class RunReport:
         found = [
             in_words(claim, span, colluding=colluding)
             for span, claim in (
-                ("round", self._claim(1)),
-                ("run", self._claim(summary.most_reports)),
+                ("round", self.claim(1)),
+                ("run", self.claim(summary.most_reports)),
             )
             if claim is not None and (span == "round" or summary.most_reports > 1)
         ]
-        withheld = _count(summary.withheld, "round")
+        withheld = counted(summary.withheld, "round")
         return [
             *found,
             f"Rounds of fewer than {k_min} reports are withheld: {withheld}.",
@@ -321,9 +323,10 @@ class RunReport:
 
     def _details(self, run: "TableRun", tail: Mapping[str, Any]) -> Iterator[str]:
         public, summary = self.plan.randomizer.domain, run.summary
+        empty = "empty" if self._quantity is None else "empty or not this one's turn"
         yield (
-            f"read      {_count(summary.rows, 'row')} of {_count(summary.devices, 'device')}, "
-            f"{summary.nulls} empty; {_count(summary.rounds, 'round')}."
+            f"read      {counted(summary.rows, 'row')} of {counted(summary.devices, 'device')}, "
+            f"{summary.nulls} {empty}; {counted(summary.rounds, 'round')}."
         )
         is_chosen = self.options.mechanism == "auto"
         what = "shares" if isinstance(public, Categories) else "a mean"
@@ -335,13 +338,13 @@ class RunReport:
         if self._devices is not None:
             yield _classes_in_words(self._devices)
         yield (
-            f"budget    a device sent up to {_count(summary.most_reports, 'report')}: together "
+            f"budget    a device sent up to {counted(summary.most_reports, 'report')}: together "
             f"epsilon {summary.most_epsilon:g} over the whole run."
         )
         yield f"publish   {tail['publish_once']}"
         for method, rounds in self._shuffles.items():
             manifest = self._manifests[method]
-            yield f"shuffle   {method} in {_count(rounds, 'round')}: {manifest.reason}"
+            yield f"shuffle   {method} in {counted(rounds, 'round')}: {manifest.reason}"
             fewest = f"the {manifest.n} or more reports of its round"
             is_blind = manifest.alpha == manifest.real_loss == 0
             said = f"Every order is equally likely: a report hides among {fewest}."
@@ -354,21 +357,21 @@ class RunReport:
                 outside = "the range of their round"
                 so = "the errors of tracked and unbiased_mean hold what that adds."
             yield (
-                f"clipped   {_count(summary.clipped, 'reading')} ({share}) outside "
+                f"clipped   {counted(summary.clipped, 'reading')} ({share}) outside "
                 f"{outside}, moved to its nearest end before noise; {so}"
             )
         decimals = decimals_for(public)
         if summary.duplicates:
             whose, were = ("its", "was") if summary.duplicates == 1 else ("their", "were")
             yield (
-                f"repeated  {_count(summary.duplicates, 'row')} held a time of {whose} device "
+                f"repeated  {counted(summary.duplicates, 'row')} held a time of {whose} device "
                 f"again and {were} left out; the first row of a time counts."
             )
         if run.left_out:
             lie = "row lies" if run.left_out == 1 else "rows lie"
             yield f"continued {run.left_out} {lie} in rounds that were drawn before: left out."
         if summary.bad_files:
-            yield f"skipped   {_count(summary.bad_files, 'damaged part')} of the table."
+            yield f"skipped   {counted(summary.bad_files, 'damaged part')} of the table."
         for (rounds, name), tally in self._errors.items():
             over = "per round" if rounds == 1 else f"per window of {rounds}"
             yield (
@@ -401,8 +404,9 @@ class RunReport:
         if "looked_back" in tail:
             rounds, revised = self._looked_back
             yield (
-                f"later     {revised} of {_count(rounds, 'round')} of tracked were revised by what "
-                "came later; in the others looking back is not better. --as-known-then leaves all."
+                f"later     {revised} of {counted(rounds, 'round')} of tracked were revised by "
+                "what came later; in the others looking back is not better. --as-known-then leaves "
+                "all."
             )
 
 
@@ -448,7 +452,7 @@ class _ClosingTally:
                 f"{name} {self._with_interval(share)}"
                 for name, share in self._last.estimates.items()
             )
-            return f"The shares of the last of {_count(self._rounds, 'round')} are {shares}."
+            return f"The shares of the last of {counted(self._rounds, 'round')} are {shares}."
         (least, first), (most, last) = self._ends
         text = ""
         if self._rounds == 1 and self._last is not None:
@@ -496,10 +500,18 @@ class _ClosingTally:
         return f"{number:.{self._decimals}f}"
 
 
+def publish_once(spent: float) -> str:
+    """Return what a second run of the same table would cost; no ledger counts it."""
+    return (
+        "Publish one run of these readings only: each draws noise of its own, and whoever "
+        f"sees two has epsilon {2 * spent:g} instead of {spent:g} about a device."
+    )
+
+
 def _classes_in_words(devices: Counter[float]) -> str:
     """Return what devices with budgets of their own should know."""
     listed = ", ".join(
-        f"epsilon {budget:g}: {_count(count, 'device')}"
+        f"epsilon {budget:g}: {counted(count, 'device')}"
         for budget, count in sorted(devices.items())
     )
     return (
@@ -545,5 +557,6 @@ def _date(day: int) -> str:
     return str(np.datetime_as_string(np.datetime64(day, "D")))
 
 
-def _count(number: int, what: str) -> str:
+def counted(number: int, what: str) -> str:
+    """Return a number of things in words."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,30 +16,19 @@ from rase.cli.output import (
     TextSink,
     check_not_read,
     check_out,
-    decimals_for,
     file_sink,
-    show_progress,
     write_manifest,
 )
-from rase.cli.report import RunReport
-from rase.cli.run_options import EngineOptions, Kept, RunOptions
+from rase.cli.run_jobs import job_of
+from rase.cli.run_options import EngineOptions, RunOptions
 from rase.cli.run_page import check_pictures, drawn_run
+from rase.cli.run_quantities import AskedQuantities, read_quantities
 from rase.counts.registry import ESTIMATORS
 from rase.domain import Categories
-from rase.kernels.words import SeededRandom
 from rase.laws.registry import CHOICES, mechanisms_of
-from rase.tables.plan import RunPlan
 
 if TYPE_CHECKING:
-    from collections import Counter
-
-    from rase.series.calendar import CalendarWindows
-    from rase.series.score import Windows
-    from rase.tables.files import Files
-    from rase.tables.labels import Labels
     from rase.tables.layouts import Columns
-    from rase.tables.run import TableRun
-    from rase.tables.source import TableSource
 
 __all__ = ["command"]
 
@@ -70,6 +58,25 @@ _SOME = 1000
     type=float,
     metavar="BOUND",
     help="Instead: the share of devices whose mean reading in the round lies above.",
+)
+@click.option(
+    "--quantity",
+    "quantities",
+    multiple=True,
+    metavar="COLUMN=DOMAIN",
+    help="Instead, repeated: several columns under one budget, each with a range LOW:HIGH, "
+    "categories A,B or a bound above:X.",
+)
+@click.option(
+    "--turns",
+    metavar="NUMBERS",
+    help="How many turns of a cycle each quantity has, as 2,1; in a round a device reports one of "
+    "them.  [default: one each]",
+)
+@click.option(
+    "--split",
+    metavar="NUMBERS",
+    help="Instead: into which parts their budget is cut, as 2,1; a device reports all of them.",
 )
 @click.option(
     "--label",
@@ -213,6 +220,9 @@ def command(
     plot: Path | None,
     page: Path | None,
     details: bool,
+    quantities: tuple[str, ...],
+    turns: str | None,
+    split: str | None,
     **asked: Any,
 ) -> None:
     """Estimate the means of a table of readings, round by round.
@@ -234,13 +244,13 @@ def command(
     Example: rase run readings.csv --range 0 3000 --epsilon 1 --every 1h --window 1d
     """
     from rase.tables.columns import Hints
-    from rase.tables.record import new_files
-    from rase.tables.source import open_source
 
     with usage():
-        options = RunOptions(**asked)
+        several = _asked_of(quantities, turns=turns, split=split, columns=columns, asked=asked)
+        options = RunOptions(**asked) if several is None else several.first
         # Mistakes are refused before the table is looked at.
-        options.plan(most=_SOME)
+        for one in [options] if several is None else several.options.values():
+            one.plan(most=_SOME)
         hints = Hints(**dialect)
         if engine == "spark" and hints != Hints():
             raise click.UsageError(
@@ -259,110 +269,54 @@ def command(
     files = engine_options.find(table, columns=columns, skips_bad=skip_bad, hints=hints)
     if out is not None:
         check_not_read(out, [options.epsilons, options.graph, *(file.path for file in files.files)])
-    source = open_source(files if kept.record is None else new_files(files, kept.record))
-    plan, devices = _plan_for(options, engine_options, source, _labels_for(options, files))
-    report = RunReport(options, plan, devices)
+    job = job_of(options, several, engine=engine_options, files=files, kept=kept)
     with ExitStack() as stack:
         sinks: list[Sink] = []
         if out is not None:
-            sinks.append(
-                stack.enter_context(file_sink(out, report.head, partition_by=partition_by))
-            )
+            sinks.append(stack.enter_context(file_sink(out, job.head, partition_by=partition_by)))
         if as_json:
-            sinks.append(JsonSink(sys.stdout, report.head))
+            sinks.append(JsonSink(sys.stdout, job.head))
         elif out is None:
-            decimals = decimals_for(plan.randomizer.domain)
-            sinks.append(TextSink(sys.stdout, report.widths, decimals=decimals))
-        drawn = drawn_run(
-            files.name,
-            report.head,
-            decimals=decimals_for(plan.randomizer.domain),
-            plot=plot,
-            page=page,
-        )
+            sinks.append(TextSink(sys.stdout, job.widths, decimals=job.decimals))
+        drawn = drawn_run(files.name, job.head, decimals=job.decimals, plot=plot, page=page)
         sinks += drawn
-        runs = _run_trials(source, plan, report, sinks, engine=engine_options, kept=kept)
+        for row in job.all_rows(options):
+            for sink in sinks:
+                sink.add(row)
         is_short = not (as_json or details or out or page)
-        tail = report.tail(runs[-1].summary, is_short=is_short)
+        tail = job.tail(is_short=is_short)
         for sink in sinks:
             sink.finish(tail)
-    lines = [*runs[-1].notes, *report.words(runs[-1], tail, with_details=details)]
-    if options.seed is not None:
-        lines.append("seeded noise: for study only, protects nobody.")
+    lines = job.words(tail, with_details=details)
+    lines += ["seeded noise: for study only, protects nobody."] * (options.seed is not None)
     if out is not None:
         manifest = write_manifest(
-            out, files, head=report.head, plan=plan, tail=tail, engine=engine_options.engine
+            out, files, head=job.head, plan=job.plan, tail=tail, engine=engine_options.engine
         )
-        for run in runs:
-            run.finish()
+        job.finish()
         lines.append(f"written   {out}, and what was done in {manifest.name}")
     lines += [f"drawn     {path}" for one in drawn for path in one.written]
-    lines += [f"{name:<10}{sentence}" for name, sentence in tail["closing"].items()]
+    lines += [
+        f"{name:<10}{sentence}".replace("\n", "\n" + 10 * " ")
+        for name, sentence in tail["closing"].items()
+    ]
     for line in lines:
         click.echo(line, err=True)
 
 
-def _labels_for(options: RunOptions, files: Files) -> Labels | None:
-    """Return the labels of a table's devices, where answers are asked for by label."""
-    from rase.tables.labels import read_labels
-    from rase.tables.source import open_source
-
-    if options.label is None or options.k_min is None:
-        return None
-    columns = files.columns._replace(value=options.label)
-    return read_labels(open_source(replace(files, columns=columns)), k_min=options.k_min)
-
-
-def _plan_for(
-    options: RunOptions, engine: EngineOptions, source: TableSource, labels: Labels | None
-) -> tuple[RunPlan, Counter[float] | None]:
-    """Return the plan for a table, and how many devices have each budget where they differ."""
-    devices, most = None, 0
-    if options.above is None and isinstance(options.domain, Categories):
-        source.expect(options.domain)
-    if options.epsilons is not None and options.budgets is not None:
-        devices = options.budgets.counted(engine.device_names(source))
-    elif options.is_promising and options.k_min is None:
-        most = len(engine.device_names(source))
-    with usage():
-        return options.plan(devices, most=most, labels=labels), devices
-
-
-def _run_trials(
-    source: TableSource,
-    plan: RunPlan,
-    report: RunReport,
-    sinks: list[Sink],
+def _asked_of(
+    quantities: tuple[str, ...],
     *,
-    engine: EngineOptions,
-    kept: Kept,
-) -> list[TableRun]:
-    """Run all trials and give their rows to the sinks."""
-    options, name = report.options, Path(source.place).name
-    runs = []
-    with show_progress() as show:
-        for trial in range(1, options.trials + 1):
-            rng: SeededRandom | None = None
-            if options.seed is not None:
-                rng = SeededRandom(options.seed)
-                rng = rng if options.trials == 1 else rng.child(trial)
-            run = engine.run(
-                source,
-                plan,
-                rng=rng,
-                work=kept.work,
-                record=kept.record,
-                on_progress=lambda what, share: show(f"{what} {name}", share),
-            )
-            windows: dict[str | None, CalendarWindows | Windows | None] = {}
-            for number, result in enumerate(run, start=1):
-                if result.label not in windows:
-                    windows[result.label] = options.windows(plan)
-                own = windows[result.label]
-                window = None if own is None else own.add(result)
-                for row in report.rows(result, window, trial=trial):
-                    for sink in sinks:
-                        sink.add(row)
-                show(f"round {number} released")
-            runs.append(run)
-    return runs
+    turns: str | None,
+    split: str | None,
+    columns: Columns,
+    asked: dict[str, Any],
+) -> AskedQuantities | None:
+    """Return what was asked of several quantities; None where there is one."""
+    if not quantities:
+        if (turns, split) != (None, None):
+            raise click.UsageError("--turns and --split need --quantity.")
+        return None
+    if columns.value != type(columns)().value:
+        raise click.UsageError("--value-column and --quantity cannot be used together.")
+    return read_quantities(quantities, turns=turns, split=split, asked=asked)

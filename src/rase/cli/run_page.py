@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from rase.atomic_files import write_atomic
-from rase.cli.output import Row, as_json
+from rase.cli.output import WITHOUT, Row, as_json
 from rase.errors import DataError
 from rase.version import __version__
 
@@ -23,7 +23,12 @@ __all__ = ["check_pictures", "drawn_run"]
 _PICTURES = (".png", ".svg")
 # A page with more rows would be slow to open; the rest belongs in --out.
 _ROWS_SHOWN = 1000
-_SHOWN: Final[Sequence[str]] = ("time", "of_rounds", "method", "value", "low", "high", "n", "truth")
+_SHOWN: Final[Sequence[str]] = (
+    *("quantity", "time", "label", "of_rounds", "category", "method"),
+    *("value", "low", "high", "n", "truth"),
+)
+# Columns that are left out where no row has one of it.
+_SELDOM: Final = frozenset({"quantity", "label", "category"})
 
 
 def check_pictures(plot: Path | None, page: Path | None, *, trials: int) -> None:
@@ -58,7 +63,7 @@ def drawn_run(
     place: str,
     head: Mapping[str, Any],
     *,
-    decimals: int,
+    decimals: int | Mapping[str, int],
     plot: Path | None,
     page: Path | None,
 ) -> list[_DrawnRun]:
@@ -67,7 +72,7 @@ def drawn_run(
     Args:
         place: What the table is called.
         head: What was asked, as in a JSON document.
-        decimals: How many decimals numbers have.
+        decimals: How many decimals numbers have; by quantity where there are several.
         plot: Where the picture goes.
         page: Where the page goes.
     """
@@ -83,7 +88,7 @@ class _DrawnRun:
         self,
         place: str,
         head: Mapping[str, Any],
-        decimals: int,
+        decimals: int | Mapping[str, int],
         plot: Path | None,
         page: Path | None,
     ) -> None:
@@ -149,10 +154,15 @@ class _DrawnRun:
         # Rounds by themselves need no column that says so.
         has_windows = any(row["of_rounds"] > 1 for row in self._rows)
         idle = () if has_windows else ("rounds", "of_rounds")
-        names = [name for name in _SHOWN if name in self._rows[0] and name not in idle]
+        there = {name for name in _SELDOM if any(row[name] is not None for row in self._rows)}
+        names = [
+            name
+            for name in _SHOWN
+            if name in self._rows[0] and name not in idle and (name in there or name not in _SELDOM)
+        ]
         head = "".join(f"<th>{_text(name.replace('_', ' '))}</th>" for name in names)
         body = "".join(
-            f"<tr>{''.join(f'<td>{_text(self._cell(row[name]))}</td>' for name in names)}</tr>"
+            f"<tr>{''.join(f'<td>{_text(self._cell(row, name))}</td>' for name in names)}</tr>"
             for row in self._rows[:_ROWS_SHOWN]
         )
         more = len(self._rows) - _ROWS_SHOWN
@@ -162,10 +172,13 @@ class _DrawnRun:
             f"<tbody>{body}</tbody></table></div>{left}"
         )
 
-    def _cell(self, value: Any) -> str:
+    def _cell(self, row: Row, name: str) -> str:
+        value, decimals = row[name], self._decimals
+        if not isinstance(decimals, int):
+            decimals = decimals[row["quantity"]]
         if value is None:
-            return "unknown"
-        return f"{value:.{self._decimals}f}" if isinstance(value, float) else str(value)
+            return WITHOUT.get(name, "unknown")
+        return f"{value:.{decimals}f}" if isinstance(value, float) else str(value)
 
 
 # The one picture of the page is as wide as its text.
@@ -175,30 +188,52 @@ _CLOSING = {"says": "What it says", "sure": "How sure", "promised": "What was pr
 
 def _picture(rows: Sequence[Row], place: str) -> Any:
     """Return the picture of all rounds, or of all windows where these were asked for."""
-    from rase.lab.pictures import Chart, Line, Picture
+    from rase.lab.pictures import Picture
 
-    longest = max(row["of_rounds"] for row in rows)
-    names = dict.fromkeys(row["estimator"] for row in rows)
+    names = dict.fromkeys(row["quantity"] for row in rows)
+    charts = [
+        _chart([row for row in rows if row["quantity"] == name], name or place) for name in names
+    ]
+    return Picture(tuple(charts), chart_size=(9.0, 4.2))
+
+
+def _chart(rows: Sequence[Row], title: str) -> Any:
+    """Return the chart of one quantity, a line for each estimator or category, and for labels."""
+    from rase.lab.pictures import Chart, Line
+
+    is_share = rows[0]["category"] is not None
     lines = []
-    for name in names:
-        some = [row for row in rows if row["estimator"] == name and row["of_rounds"] == 1]
-        lines.append(_line(some, name, Line))
-    if longest > 1:
-        name = next(iter(names))
-        some = [row for row in rows if row["of_rounds"] > 1 and row["estimator"] == name]
-        lines.append(_line(some, f"{name}, windows", Line))
-    known = [row for row in rows if row["of_rounds"] == 1 and row["estimator"] == next(iter(names))]
-    if known and "truth" in known[0]:
-        moments = [_seconds(row) for row in known]
-        lines.append(Line("truth", moments, [row["truth"] for row in known], look="truth"))
-    chart = Chart(
-        f"{place}: mean of the reporting devices, with its interval",
+    for (name, label, is_window), some in _by_line(rows).items():
+        of_label = "" if label is None else f", {label}"
+        lines.append(_line(some, f"{name}{of_label}{', windows' if is_window else ''}", Line))
+    first = next(iter(_by_line(rows).values()))
+    if "truth" in first[0]:
+        moments = [_seconds(row) for row in first]
+        lines.append(Line("truth", moments, [row["truth"] for row in first], look="truth"))
+    what = "share" if is_share else "mean"
+    return Chart(
+        f"{title}: {what} of the reporting devices, with its interval",
         "time (UTC)",
-        "mean",
+        what,
         tuple(lines),
         x_scale="time",
     )
-    return Picture((chart,), chart_size=(9.0, 4.2))
+
+
+def _by_line(rows: Sequence[Row]) -> dict[tuple[str, str | None, bool], list[Row]]:
+    """Return rows by what they are of: estimator or category, label, and whether a window."""
+    found: dict[tuple[str, str | None, bool], list[Row]] = {}
+    for row in rows:
+        is_window = row["of_rounds"] > 1
+        found.setdefault((row["category"] or row["estimator"], row["label"], is_window), []).append(
+            row
+        )
+    # Windows are drawn for the first estimator alone, and behind the rounds.
+    first = next(iter(found))[0]
+    shown = [one for one in found if not one[2]] + [
+        one for one in found if one[2] and (one[0] == first or rows[0]["category"])
+    ]
+    return {one: found[one] for one in shown}
 
 
 def _line(rows: Sequence[Row], label: str, make: Any) -> Any:

@@ -62,9 +62,8 @@ class DeviceFolder:
 
     @property
     def is_enrolled(self) -> bool:
-        """Whether everything is there that enrolment makes."""
-        files = (self.credential_file, self.state_file, self.ledger_file)
-        return all(file.exists() for file in files)
+        """Whether everything is there that enrolment makes in the folder."""
+        return self.credential_file.exists() and self.state_file.exists()
 
     @property
     def is_paused(self) -> bool:

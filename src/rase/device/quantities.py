@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,14 @@ from rase.device.token_stock import stock_of
 from rase.errors import ConfigurationError
 from rase.wire.private_files import write_private
 
-__all__ = ["add_quantity", "list_text", "quantities_of", "quantity_folder", "status_text"]
+__all__ = [
+    "add_quantity",
+    "list_text",
+    "quantities_of",
+    "quantity_folder",
+    "shared_mistakes",
+    "status_text",
+]
 
 _SCHEMA = "rase/device-status/1"
 _TEMPLATE = """\
@@ -53,13 +60,18 @@ def quantities_of(
             named = str(further.settings_file)
             mistakes = [one if named in one else f"{named}: {one}" for one in error.mistakes]
             raise ConfigurationError(mistakes) from None
-    mistakes = _shared_mistakes(found)
+    mistakes = shared_mistakes(found)
     if mistakes:
         raise ConfigurationError(mistakes)
     return found
 
 
-def _shared_mistakes(found: list[tuple[DeviceFolder, DeviceSettings]]) -> list[str]:
+def shared_mistakes(found: Sequence[tuple[DeviceFolder, DeviceSettings]]) -> list[str]:
+    """Return what is wrong about the quantities of a device together.
+
+    Args:
+        found: All of them, with their settings, the first one first.
+    """
     mistakes = [
         f"{one.settings_file}: device.campaign must be {one.quantity!r} as its folder, got "
         f"{settings.campaign!r}."

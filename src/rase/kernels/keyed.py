@@ -114,6 +114,20 @@ class RunKey:
         np.bitwise_xor(tags[:, 1], (readings + 0.0).view(np.uint64), out=blocks[:, 1])
         return RowRandom(self._derived_keys["noise"], blocks)
 
+    def turn_words(self, public: Words, cycles: NDArray[np.int64], *, slots: int) -> Tags:
+        """Return a row of words for each device and cycle: the order in which its slots come.
+
+        Args:
+            public: The public number of each device.
+            cycles: The number of each cycle, below 2^55 in size.
+            slots: How many words each has, at most 256.
+        """
+        blocks = np.empty((len(public), slots, 2), dtype=np.uint64)
+        blocks[:, :, 0] = public[:, None]
+        blocks[:, :, 1] = (cycles[:, None] << 8 | np.arange(slots)).view(np.uint64)
+        words = _encrypt_blocks(self._derived_keys["turns"], blocks.reshape(-1, 2))
+        return words[:, 0].reshape(len(public), slots)
+
     def round(self, number: int) -> "RoundRandom":
         """Return the source of what one round draws as a whole, such as resamples."""
         place = number.to_bytes(16, "big", signed=True)
@@ -124,7 +138,7 @@ class RunKey:
         """One key for each use, so that no word is used twice."""
         return {
             use: hashlib.sha256(b"rase run key, " + use.encode() + self._key).digest()
-            for use in ("device", "noise", "round")
+            for use in ("device", "noise", "round", "turns")
         }
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rase.kernels.words import Random
     from rase.laws.randomizer import RangeRandomizer
     from rase.tables.columns import Hints
+    from rase.tables.quantities import Quantities, QuantityRuns
 
 __all__ = ["aggregate", "run_round", "run_table"]
 
@@ -184,6 +185,7 @@ def run_round(
     )
 
 
+@overload
 def run_table(
     table: Any,
     plan: RunPlan,
@@ -191,7 +193,28 @@ def run_table(
     rng: Random | None = None,
     columns: Sequence[str] | None = None,
     hints: Hints | None = None,
-) -> Rounds:
+) -> Rounds: ...
+
+
+@overload
+def run_table(
+    table: Any,
+    plan: Quantities,
+    *,
+    rng: Random | None = None,
+    columns: Sequence[str] | None = None,
+    hints: Hints | None = None,
+) -> QuantityRuns: ...
+
+
+def run_table(
+    table: Any,
+    plan: RunPlan | Quantities,
+    *,
+    rng: Random | None = None,
+    columns: Sequence[str] | None = None,
+    hints: Hints | None = None,
+) -> Rounds | QuantityRuns:
     """Run a table of readings and return all its rounds.
 
     Several readings of a device in one round are averaged before any noise; of rows with the same
@@ -202,15 +225,17 @@ def run_table(
         table: Columns ``time``, ``device`` and ``value``, or a column for each device: a path, a
             mapping of sequences, a pandas or Polars frame (also a LazyFrame), an Arrow table. Times
             are datetimes or numbers since 1970. A value that is missing or NaN does not report.
-        plan: What to do.
+        plan: What to do; `Quantities` for several columns under one budget.
         rng: None for secure randomness; a `SeededRandom` for study.
         columns: What the columns of times, devices and readings are called; ``"-"`` for one that
             the table does not have: it is one round then, or each row is a device of its own.
+            `Quantities` name those of readings themselves.
         hints: What is known about the way it is written, as a `rase.tables.columns.Hints`.
 
     Returns:
         One result for each round that has a report, in the order of time; a notebook shows them as
-        a table, and they can `.plot()` themselves.
+        a table, and they can `.plot()` themselves. Of several quantities these by their column,
+        and as ``spent`` what all of them cost.
 
     Raises:
         DataError: If a column is missing, there is no reading, or pyarrow is not installed.
@@ -223,7 +248,15 @@ def run_table(
             'tables need pyarrow; install it with: pip install "rase-iot[tables]".'
         ) from error
     named = None if columns is None else Columns(*columns)
-    return Rounds(run(open_source(table, columns=named, hints=hints), plan, rng=rng))
+    if isinstance(plan, RunPlan):
+        return Rounds(run(open_source(table, columns=named, hints=hints), plan, rng=rng))
+    from rase.tables.quantities import QuantityRuns
+
+    sources = {
+        name: open_source(table, columns=(named or Columns())._replace(value=name), hints=hints)
+        for name in plan.plans
+    }
+    return QuantityRuns(plan, lambda name, one, own: run(sources[name], one, rng=own), rng=rng)
 
 
 def _is_table(data: Any) -> bool:

@@ -102,6 +102,11 @@ class Chunk:
         if rounds is not None or released is not None:
             is_asked = self._is_asked(plan.interval_ms or 1, rounds, released)
             is_read, is_null = is_read & is_asked, is_null & is_asked
+        if plan.turn is not None and plan.turn.key is not None:
+            # What is not reported is as good as not measured.
+            rounds_of = self.time_ms // (plan.interval_ms or 1)
+            is_own = plan.turn.is_own(public[self.device], rounds_of)
+            is_read, is_null = is_read & is_own, is_null | (is_read & ~is_own)
         kept = slice(None) if is_read.all() else np.flatnonzero(is_read)
         return KeyedRows(
             self.time_ms[kept],

@@ -243,7 +243,8 @@ class _Search:
         meant = f": did you mean {close!r}?" if close else "."
         return DataError(
             f"{self.path} has no column {getattr(self.columns, role)!r}; it has "
-            f"{_list_names(self.names)}{meant} Choose the column with --{role}-column."
+            f"{_list_names(self.names)}{meant} Choose the column with --{role}-column"
+            f"{', or --quantity' if role == 'value' else ''}."
         )
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rase.tables.feedback import RangeFeedback
     from rase.tables.groups import GraphSettings
     from rase.tables.labels import Labels
+    from rase.tables.quantities import Turn
 
 __all__ = ["RunPlan", "ShuffledPromise", "named_estimators"]
 
@@ -163,6 +164,8 @@ class RunPlan:
             than its ``k_min`` are withheld, and smaller labels merged.
         above: The bound of a question that each device answers by itself: whether its mean reading
             in the round lies above. The randomizer is then for two categories, no and yes.
+        turn: Which of several quantities of the table it is, that share a device's budget
+            (`rase.tables.quantities`); None where there is one.
         as_known_then: Whether each round of ``tracked`` stays as it was known when it came. False
             lets later rounds help earlier ones (`rase.series.smoother`).
 
@@ -193,6 +196,7 @@ class RunPlan:
     promise: ShuffledPromise | None = None
     above: float | None = None
     labels: Labels | None = None
+    turn: Turn | None = None
     as_known_then: bool = False
     estimators: Mapping[str, Estimator] = field(init=False, repr=False)
     interval_ms: int | None = field(init=False, repr=False)
@@ -224,6 +228,7 @@ class RunPlan:
         if self.graph is not None and self.budgets is not None:
             raise ValueError("graph and budgets must not be combined.")
         self._check_labels()
+        self._check_turn()
         others = (self.feedback, self.graph, self.budgets)
         is_plain = isinstance(self.shuffler, Uniform) and others == (None, None, None)
         if self.promise is not None and not is_plain:
@@ -254,6 +259,15 @@ class RunPlan:
                 f"k_min of labels must be at least the promise's {self.promise.k_min}, "
                 f"got {self.labels.k_min}: a report hides among those of its label."
             )
+
+    def _check_turn(self) -> None:
+        """Refuse what one budget for several quantities cannot be combined with."""
+        if self.turn is None:
+            return
+        if (self.feedback, self.graph, self.budgets) != (None,) * 3:
+            raise ValueError("turn must not be combined with feedback, graph or budgets.")
+        if self.turn.key is not None and self.every is None:
+            raise ValueError("every must be given where quantities take turns: a turn is a round.")
 
     @property
     def k_min(self) -> int:
@@ -300,6 +314,7 @@ class RunPlan:
             **({} if self.above is None else {"above": self.above}),
             **({} if self.labels is None else {"labels": repr(self.labels)}),
             **({} if self.promise is None else {"promise": repr(self.promise)}),
+            **({} if self.turn is None else self.turn.described()),
         }
 
 

@@ -37,7 +37,7 @@ from rase.tables.rounds import Collected, Drawn, draw, estimate_rounds
 from rase.tables.source import TableSource, open_source
 from rase.tables.store import PARTITIONS, RowStore
 from rase.tables.stream import Stream, layout_of
-from rase.tables.summary import DeviceCounts, RunSummary
+from rase.tables.summary import DeviceCounts, RunSummary, Tally
 
 if TYPE_CHECKING:
     from rase.arrays import Places, Words
@@ -135,6 +135,8 @@ class TableRun(ABC):
         summary: What the run read, changed and spent; complete when all rounds have been taken.
         feedback: What learnt the range, where it was to be learnt.
         left_out: How many rows were met of rounds that a record has.
+        devices: How many reports each device drew; complete when all rounds have been taken. Of a
+            run on Spark only where quantities share a budget.
     """
 
     def __init__(self, plan: RunPlan, rng: Random | None, on_progress: Progress | None) -> None:
@@ -142,6 +144,7 @@ class TableRun(ABC):
         self.summary = RunSummary()
         self.feedback: RangeFeedback | None = None
         self.left_out = 0
+        self.devices = DeviceCounts()
         self._plan, self._rng = plan, rng
         self._on_progress: Progress = on_progress or (lambda _what, _share: None)
         self._results = self._follow()
@@ -184,6 +187,11 @@ class TableRun(ABC):
         revised = {label: record.look_back() for label, record in records.items()}
         for label in labels:
             yield next(revised[label])
+
+    def _check_some(self, source: TableSource, tally: Tally) -> None:
+        """Refuse a table without a reading; a few may all be of other quantities' turns."""
+        has_turns = self._plan.turn is not None and self._plan.turn.key is not None
+        source.check_some(tally.rows, tally.rows - (0 if has_turns else tally.nulls))
 
     def _tracker(self) -> Tracker:
         plan = self._plan
@@ -270,8 +278,8 @@ class LocalRun(TableRun):
             if isinstance(self._source, ParquetSource):
                 bad += len(self._source.skipped)
                 check_all_read(self._source, found.tally.rows - before)
-            self._source.check_some(found.tally.rows, found.tally.rows - found.tally.nulls)
-        results = found.results
+            self._check_some(self._source, found.tally)
+        results, self.devices = found.results, found.devices
         if self._plan.graph is not None:
             results = regroup(self._plan.graph, results, self._reporting)
         epsilon = self._plan.randomizer.budgets[-1]

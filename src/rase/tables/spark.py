@@ -228,9 +228,8 @@ class SparkRun(TableRun):
                 self.resumed = len(self._parts) - len(left)
             self._ask(answer, left, log)
             check_all_read(self._source, answer.part.tally.rows)
-            tally = answer.part.tally
-            self._source.check_some(tally.rows, tally.rows - tally.nulls)
-        results = answer.part.results
+            self._check_some(self._source, answer.part.tally)
+        results, self.devices = answer.part.results, answer.part.devices
         if self._plan.graph is not None:
             results = regroup(self._plan.graph, results, answer.reporting)
         self._sum_up(answer, rounds=len(results))
@@ -250,7 +249,7 @@ class SparkRun(TableRun):
             plan=self._plan,
             key=RunKey.draw_key(self._rng),
             device_bits=self._device_bits,
-            sends_devices=log is not None,
+            sends_devices=log is not None or self._plan.turn is not None,
             categories=self._plan.categories,
         )
         count = len(parts) if log is None else max(_WAVE_PARTS, -(-len(parts) // _MOST_WAVES))

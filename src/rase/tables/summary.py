@@ -26,7 +26,7 @@ class RunSummary:
 
     Args:
         rows: How many rows the table has.
-        nulls: How many of them held no reading.
+        nulls: How many of them held no reading, or came when another quantity had its turn.
         duplicates: How many repeated a time of their device, and were left out.
         devices: How many devices reported.
         rounds: How many rounds were released.
@@ -154,6 +154,14 @@ class DeviceCounts:
         if self.spent is not None and other.spent is not None:
             self.spent[place] += other.spent
 
+    def by_public(self) -> DeviceCounts:
+        """Return the same, all of it by public numbers."""
+        if self.numbered is None:
+            return self
+        both = self.numbered.by_public()
+        both.add(DeviceCounts(self.device, self.reports))
+        return both
+
     def summary(
         self, tally: Tally, *, rounds: int, epsilon: float, bad_files: int = 0
     ) -> RunSummary:
@@ -168,9 +176,7 @@ class DeviceCounts:
         reports: NDArray[np.integer[Any]] = self.reports
         spent_each = self.spent
         if self.numbered is not None and len(self.device):
-            both = self.numbered.by_public()
-            both.add(DeviceCounts(self.device, self.reports))
-            reports = both.reports
+            reports = self.by_public().reports
         elif self.numbered is not None:
             reports = self.numbered.reports
         most = int(reports.max(initial=0))

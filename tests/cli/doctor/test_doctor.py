@@ -14,6 +14,7 @@ from rase.campaign import Campaign
 from rase.cli import main
 from rase.clock import SystemClock
 from rase.device.folder import DeviceFolder
+from rase.device.quantities import add_quantity
 from rase.device.state import DeviceState, StateFile
 from rase.service import doctor
 from rase.service.doctor import Fetched
@@ -173,6 +174,42 @@ def test_owners_rules_are_tried(folder: Path, capsys: pytest.CaptureFixture[str]
     code, found = examined(folder / "device", capsys)
     assert code == 3
     assert any("epsilon-above-limit" in check["text"] for check in found)
+
+
+def test_each_quantity_of_a_device_is_looked_at(
+    folder: Path, served: dict[str, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Settings, campaign and the owner's rules of every one, and what is wrong about all."""
+    place = DeviceFolder(folder / "device")
+    place.keep_enrolment("bearer")
+    campaign = replace(_campaign(folder), id="heat", quantity="heat")
+    file = add_quantity(place, "heat", value_range=(0.0, 1.0))
+    where = str(file.parent)
+    code, (missing,) = examined(place.path, capsys)
+    assert (code, missing["where"], missing["check"]) == (0, where, "campaign")
+    assert "the shuffler has no campaign heat yet" in missing["text"]
+    served["/v1/campaigns/heat/versions"] = versions_bytes([_signed(campaign, folder)])
+    assert examined(place.path, capsys) == (0, [])
+    assert main(["doctor", str(place.path)]) == 0
+    assert "quantities: 2 under one ledger, schedule" in capsys.readouterr().out
+    text = file.read_text()
+    file.write_text(text.replace("high = 1.0", "high = 0.5"))
+    assert _amiss(place, capsys) == [(where, "campaign", "range-above-limit")]
+    file.write_text(text.replace('"heat"', '"cold"', 1))
+    assert (str(place.path), "quantities", "must be 'heat' as") in _amiss(place, capsys)
+    file.write_text(text + "\nwrong = 1\n")
+    assert _amiss(place, capsys) == [(where, "settings", "source.wrong")]
+
+
+def _amiss(place: DeviceFolder, capsys: pytest.CaptureFixture[str]) -> list[tuple[str, str, str]]:
+    """Return folder, check and what is known of the text of all that is not well."""
+    words = ("range-above-limit", "must be 'heat' as", "source.wrong")
+    code, found = examined(place.path, capsys)
+    assert code == 3
+    return [
+        (one["where"], one["check"], next((word for word in words if word in one["text"]), ""))
+        for one in found
+    ]
 
 
 def test_a_campaign_that_went_on_is_no_problem_for_a_device(

@@ -275,7 +275,7 @@ def _examine_device(place: Path, clock: Clock) -> "list[Finding]":
         return findings + doctor.findings_of(where, "settings", error.mistakes, "")
     findings += doctor.findings_of(where, "settings", (), f"{_DEVICE_FILE} can be used.")
     if folder.is_enrolled:
-        findings.append(doctor.check_database(where, folder.ledger_file))
+        findings.append(doctor.check_database(where, folder.ledger_path(settings)))
     else:
         text = f"not yet: rase device enrol --folder {place} --token-file FILE."
         findings.append(doctor.Finding(where, "enrolment", doctor.Level.WARNING, text))
@@ -290,8 +290,44 @@ def _examine_device(place: Path, clock: Clock) -> "list[Finding]":
     found = doctor.check_peer(where, Role.SHUFFLER, settings.shuffler, clock=clock, tls=tls)
     findings += found
     findings += check_registrar(where, place, settings, clock)
+    ask = None
     if len(found) > 1:
-        findings += _terms(where, folder, settings, tls, clock=clock)
+        ask = partial(_terms, tls=tls, clock=clock)
+        findings += ask(where, folder, settings)
+    return findings + _further_quantities(folder, settings, ask)
+
+
+def _further_quantities(
+    folder: "DeviceFolder", first: Any, ask: "Callable[..., list[Finding]] | None"
+) -> "list[Finding]":
+    """Look at the further quantities of a device: settings, the campaign of each, all together.
+
+    Args:
+        folder: The device's folder.
+        first: Its settings.
+        ask: Checks the terms of a campaign; None where the shuffler does not answer.
+    """
+    from rase.device.quantities import shared_mistakes
+    from rase.service import doctor
+
+    findings, found = [], [(folder, first)]
+    for one in folder.quantities():
+        where = str(one.path)
+        try:
+            settings = one.settings(os.environ)
+        except ConfigurationError as error:
+            findings += doctor.findings_of(where, "settings", error.mistakes, "")
+            continue
+        found.append((one, settings))
+        text = f"{one.settings_file.name} can be used."
+        findings += doctor.findings_of(where, "settings", (), text)
+        findings += examine_device_broker(where, folder.path, settings)
+        findings += [] if ask is None else ask(where, one, settings)
+    if len(found) > 1:
+        names = ", ".join(settings.campaign for _, settings in found)
+        text = f"{len(found)} under one ledger, schedule {first.schedule}: {names}."
+        where, mistakes = str(folder.path), shared_mistakes(found)
+        findings += doctor.findings_of(where, "quantities", mistakes, text)
     return findings
 
 
@@ -308,7 +344,7 @@ def _private_files(where: str, place: Path) -> "list[Finding]":
 
 
 def _terms(
-    where: str, folder: "DeviceFolder", settings: Any, tls: "SSLContext | None", *, clock: Clock
+    where: str, folder: "DeviceFolder", settings: Any, *, tls: "SSLContext | None", clock: Clock
 ) -> "list[Finding]":
     """Check campaign and keyset as the device would, by what it has accepted, before it has to."""
     from rase.device.state import StateFile, StateUnusable

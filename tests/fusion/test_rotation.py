@@ -10,9 +10,10 @@ import pytest
 from rase.cli import main
 from rase.clock import FakeClock, SystemClock
 from rase.errors import ConfigurationError, RaseError
-from rase.fusion.rotation import KeyRotation
+from rase.fusion.rotation import KeyPublication
 from rase.fusion.settings import FusionSettings
 from rase.service.keyring import read_keyset, read_public_keys
+from rase.service.rotation import KeyRotation
 from rase.service.settings import load_settings
 from rase.service.telemetry import Telemetry
 from rase.shuffler.documents import lead_mistakes
@@ -38,8 +39,10 @@ class Server:
 
     def started(self) -> KeyRotation:
         """Return the rotation of a process that starts."""
+        telemetry = Telemetry("fusion", stream=self.log)
         return KeyRotation(
             self.folder,
+            role=Role.FUSION,
             every_s=self.every_s,
             files=lambda: (
                 load_settings(
@@ -47,10 +50,14 @@ class Server:
                 ).opening_key_files
             ),
             published=lambda: self.published[-1] if self.published else None,
-            check_held=self.check,
-            publish=self.publish,
+            offer=KeyPublication(
+                folder=self.folder,
+                check_held=self.check,
+                publish=self.publish,
+                telemetry=telemetry,
+            ),
             clock=self.clock,
-            telemetry=Telemetry("fusion", stream=self.log),
+            telemetry=telemetry,
         )
 
     def check(self, keyset: Keyset) -> None:
@@ -165,7 +172,7 @@ def test_a_folder_that_cannot_be_written_is_said(server: Server, monkeypatch: An
     def refuse(*arguments: object, **options: object) -> None:
         raise PermissionError(30, "Read-only file system")
 
-    monkeypatch.setattr("rase.fusion.rotation.rotate_opening_key", refuse)
+    monkeypatch.setattr("rase.service.rotation.rotate_opening_key", refuse)
     server.pass_time(40 * DAY_S)
     assert "Read-only file system" in server.log.getvalue()
 

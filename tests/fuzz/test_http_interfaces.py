@@ -130,6 +130,7 @@ SHUFFLER_PATHS = (
     ("GET", "/v1/campaigns/{name}"),
     ("GET", "/v1/campaigns/{name}/versions"),
     ("PUT", "/v1/campaigns/{name}/{number}"),
+    ("GET", "/v1/public-keys"),
     ("GET", "/v1/token-keys"),
     ("PUT", "/v1/token-keys"),
 )

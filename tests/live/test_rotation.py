@@ -86,6 +86,44 @@ def test_a_fusion_key_is_rotated_without_a_restart(
         installed.kill()
 
 
+@pytest.mark.slow
+def test_both_servers_rotate_by_themselves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each makes its next key, the fusion centre takes the shuffler's and publishes both."""
+    installed = Installed(tmp_path, capsys)
+    try:
+        quicken(installed)
+        installed.publish()
+        for role, part, more in (
+            (Role.SHUFFLER, "closer", ""),
+            (Role.FUSION, "fusion", "adopt_shuffler_keys = true\n"),
+        ):
+            config, section = installed.configs[role], f"[{role}]\n"
+            lines = f"{section}rotate_keys_s = {5 * CACHE_S}\n{more}"
+            config.write_text(config.read_text().replace(section, lines, 1))
+            installed.servers[part].stop()
+            installed.servers[part].start()
+        fleet = Fleet(installed, 4)
+        try:
+
+            def newest(role: Role) -> int:
+                fleet.read_keys(installed)
+                return max(one.id for one in fleet._keyset.configs if one.role is role)
+
+            until(lambda: newest(Role.SHUFFLER) >= 3 and newest(Role.FUSION) >= 3, logs=tmp_path)
+            seen = len(fleet.acknowledged())
+            until(lambda: len(fleet.acknowledged()) >= seen + 12, logs=tmp_path)
+        finally:
+            fleet.stop()
+        until(lambda: is_settled(installed, fleet), logs=tmp_path)
+        check_estimates(installed, fleet)
+        assert "keys_adopted" in (tmp_path / "fusion.log").read_text()
+        assert installed.end() == [0, 0, 0, 0]
+    finally:
+        installed.kill()
+
+
 def test_a_key_that_the_server_cannot_read_is_not_published(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,10 +10,10 @@ from rase.fusion.campaigns import Publisher
 from rase.fusion.intake import CheckedManifest, Intake, LateBatch, Receipt
 from rase.fusion.mechanism import Effect, effect_of
 from rase.fusion.query import Questions
-from rase.fusion.rotation import KeyRotation
 from rase.fusion.rounds import FinalRound, Rounds
 from rase.fusion.settings import FusionPolicy
 from rase.service.heartbeat import Heartbeat
+from rase.service.rotation import KeyRotation
 from rase.service.telemetry import Telemetry
 from rase.storage.interface import Database
 

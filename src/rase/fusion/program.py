@@ -16,7 +16,7 @@ from rase.fusion.held_keys import check_held
 from rase.fusion.intake import Intake
 from rase.fusion.opening import BatchOpener
 from rase.fusion.query import Questions
-from rase.fusion.rotation import KeyRotation
+from rase.fusion.rotation import KeyPublication, offered_at
 from rase.fusion.rounds import Rounds
 from rase.fusion.settings import FusionSettings
 from rase.fusion.token_keys import TokenKeys, token_keys_at
@@ -24,6 +24,7 @@ from rase.service.acts import AUTOMATIC
 from rase.service.heartbeat import Heartbeat
 from rase.service.key_settings import public_key_bytes, read_opening_keys, read_signing_key
 from rase.service.live_keys import LiveKeys
+from rase.service.rotation import KeyRotation
 from rase.service.telemetry import Telemetry
 from rase.storage.interface import Database
 from rase.storage.opening import open_database
@@ -104,10 +105,23 @@ def _rotation(
     clock: Clock,
     telemetry: Telemetry,
 ) -> KeyRotation | None:
-    if not settings.rotate_keys_s:
+    if not settings.rotate_keys_s and not settings.adopt_shuffler_keys:
         return None
     if settings.source is None:
-        raise ConfigurationError(["fusion.rotate_keys_s must stand in a settings file."])
+        names = "fusion.rotate_keys_s and adopt_shuffler_keys"
+        raise ConfigurationError([f"{names} must stand in a settings file."])
+    shuffler_key = public_key_bytes(settings.shuffler_key)
+    publication = KeyPublication(
+        folder=settings.source.parent,
+        check_held=partial(_check_held, database, settings, clock),
+        publish=partial(publisher.publish_keyset, by=AUTOMATIC),
+        offered=(
+            offered_at(settings.shuffler_url, shuffler_key)
+            if settings.adopt_shuffler_keys
+            else None
+        ),
+        telemetry=telemetry,
+    )
 
     def published() -> Keyset | None:
         with database.snapshot() as transaction:
@@ -116,11 +130,11 @@ def _rotation(
 
     return KeyRotation(
         settings.source.parent,
+        role=Role.FUSION,
         every_s=settings.rotate_keys_s,
         files=partial(settings.current_opening_key_files, Role.FUSION),
         published=published,
-        check_held=partial(_check_held, database, settings, clock),
-        publish=partial(publisher.publish_keyset, by=AUTOMATIC),
+        offer=publication,
         clock=clock,
         telemetry=telemetry,
     )

@@ -1,134 +1,102 @@
-"""Automatic rotation of the fusion centre's opening key, where the operator set how often.
+"""How a fusion centre brings what is new in its folder to the shuffler, and takes the shuffler's.
 
-It is the operator's own sequence: make the next key, wait until every running fusion centre has
-read it, publish. Each look does the next step that is due, so a death in between loses nothing. The
-shuffler's keys are its operator's, and are rotated by hand.
+`rase.service.rotation` says when; the keys of both servers stand in one keyset, which this server
+publishes once both have signed it.
 """
 
-import fcntl
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from rase.clock import Clock
-from rase.errors import ConfigurationError, RaseError
-from rase.service.keyring import (
-    KEYSET_FILE,
-    PUBLIC_FILE,
-    PublicKeys,
-    read_keyset,
-    read_public_keys,
-    rotate_opening_key,
-)
+import httpx
+
+from rase.errors import RaseError
+from rase.service.clients import client
+from rase.service.key_offer import MAX_OFFER_BYTES, OFFER_PATH, offer_from_bytes
+from rase.service.keyring import KEYSET_FILE, PublicKeys, read_keyset, take_keys
 from rase.service.telemetry import Telemetry
-from rase.wire.key_schedule import LEAD_CACHES
-from rase.wire.keys import Keyset
+from rase.wire.keys import KeyConfig, Keyset, Role
 
-__all__ = ["KeyRotation"]
-
-_LOOK_S: Final = 10.0
-_VALID_S: Final = 365 * 86400
+__all__ = ["KeyPublication", "offered_at"]
 
 
-class KeyRotation:
-    """Rotate a server's key when it is due.
+class NotOffered(RaseError):
+    """The shuffler does not answer with its public keys."""
+
+    exit_code = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyPublication:
+    """Publish the folder's keyset whenever it is newer than what is published.
 
     Args:
-        folder: The server's, as ``rase init`` made it; it must be writable.
-        every_s: How long one key is used.
-        files: Returns the private files that the settings name now.
-        published: Returns the keyset that is published now; None before the first.
+        folder: The fusion centre's.
         check_held: Raises a RaseError while a running fusion centre does not hold a keyset's keys.
         publish: Has a keyset countersigned, and publishes it.
-        clock: Says when.
-        telemetry: Logs each step and each failure.
-
-    Raises:
-        ConfigurationError: If a key would be used for less than it takes to change it.
+        offered: Returns the shuffler's public keys, None if it offers none; None where its operator
+            sends them.
+        telemetry: Logs what was done.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        every_s: int,
-        files: Callable[[], Iterable[Path]],
-        published: Callable[[], Keyset | None],
-        check_held: Callable[[Keyset], None],
-        publish: Callable[[Keyset], object],
-        clock: Clock,
-        telemetry: Telemetry,
-    ) -> None:
-        least_s = _lead_s(read_public_keys(folder / PUBLIC_FILE))
-        if every_s < least_s:
-            text = f"at least {least_s}, three cache times, got {every_s}."
-            raise ConfigurationError([f"fusion.rotate_keys_s must be {text}"])
-        self._folder = folder
-        self._every_s = every_s
-        self._files = files
-        self._published = published
-        self._check_held = check_held
-        self._publish = publish
-        self._clock = clock
-        self._telemetry = telemetry
-        self._next_s = clock.monotonic_s()
+    folder: Path
+    check_held: Callable[[Keyset], None]
+    publish: Callable[[Keyset], object]
+    offered: Callable[[], PublicKeys | None] | None = None
+    telemetry: Telemetry
 
-    def step(self) -> None:
-        """Do what is due, if anything is; looks every ten seconds, and never raises."""
-        if self._clock.monotonic_s() < self._next_s:
-            return
-        self._next_s = self._clock.monotonic_s() + _LOOK_S
-        try:
-            with _only_one(self._folder) as is_alone:
-                if is_alone:
-                    self._step()
-        except (RaseError, OSError, ValueError) as error:
-            self._telemetry.count("rotations_failed")
-            self._telemetry.event("rotation_failed", error=str(error))
+    def __call__(self, published: Keyset) -> None:
+        """Take new keys of the shuffler, then publish what is new.
 
-    def _step(self) -> None:
-        published = self._published()
-        if published is None:
-            return
-        keyset = read_keyset(self._folder / KEYSET_FILE)
-        public = read_public_keys(self._folder / PUBLIC_FILE)
-        newest_s = max(config.not_before_s for config in public.configs)
-        now_s = self._clock.now_s()
+        Raises:
+            RaseError: If one of both cannot be done now.
+        """
+        self._take()
+        keyset = read_keyset(self.folder / KEYSET_FILE)
         if keyset.version > published.version:
-            if newest_s < now_s + LEAD_CACHES * public.cache_s:
-                # It took too long: the shuffler would refuse a key that begins so soon.
-                self._rotate(replaced_in=published)
-            self._check_held(read_keyset(self._folder / KEYSET_FILE))
-            self._publish(read_keyset(self._folder / KEYSET_FILE))
-            self._telemetry.event("keys_published")
-        elif now_s + _lead_s(public) >= newest_s + self._every_s:
-            self._rotate()
+            self.check_held(keyset)
+            self.publish(keyset)
+            self.telemetry.event("keys_published")
 
-    def _rotate(self, *, replaced_in: Keyset | None = None) -> None:
-        rotate_opening_key(
-            self._folder,
-            list(self._files()),
-            now_s=int(self._clock.now_s()),
-            valid_s=max(_VALID_S, 2 * self._every_s),
-            replace_pending=replaced_in is not None,
-            published=replaced_in,
-        )
-        self._telemetry.event("key_rotated")
-
-
-def _lead_s(public: PublicKeys) -> int:
-    """Return how long before its first use a key is made: a cache time to publish, and the lead."""
-    return (1 + LEAD_CACHES) * public.cache_s
-
-
-@contextmanager
-def _only_one(folder: Path) -> Iterator[bool]:
-    """Say whether no other process of this folder is at it."""
-    with (folder / PUBLIC_FILE).open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
+    def _take(self) -> None:
+        public = None if self.offered is None else self.offered()
+        if public is None:
             return
-        yield True
+        keyset = read_keyset(self.folder / KEYSET_FILE)
+        known = [config for config in keyset.configs if config.role is Role.SHUFFLER]
+        # Whoever repeats an older offer brings no key that begins later than all that are known.
+        if _begins_s(public.configs) > _begins_s(known) and take_keys(self.folder, public):
+            self.telemetry.event("keys_adopted")
+
+
+def offered_at(
+    url: str, signing_key: bytes, *, transport: httpx.BaseTransport | None = None
+) -> Callable[[], PublicKeys | None]:
+    """Return what asks a shuffler for its public keys.
+
+    Args:
+        url: The root of its service.
+        signing_key: Its pinned key.
+        transport: Another way than the network; for tests.
+    """
+    root = url.rstrip("/")
+
+    def ask() -> PublicKeys | None:
+        try:
+            with client(root, timeout=30.0, transport=transport) as shuffler:
+                answer = shuffler.get(root + OFFER_PATH)
+        except httpx.HTTPError as error:
+            raise NotOffered(
+                f"the shuffler at {root} does not answer ({type(error).__name__})."
+            ) from None
+        if answer.status_code == 404:
+            return None
+        if answer.status_code != 200 or len(answer.content) > MAX_OFFER_BYTES:
+            raise NotOffered(f"the shuffler answers {OFFER_PATH} with status {answer.status_code}.")
+        return offer_from_bytes(answer.content, signing_key)
+
+    return ask
+
+
+def _begins_s(configs: "list[KeyConfig] | tuple[KeyConfig, ...]") -> int:
+    return max(config.not_before_s for config in configs)

@@ -118,8 +118,8 @@ class FusionSettings(ServerSettings, FusionPolicy):
         dashboard: Whether its pages are served too.
         mqtt: The broker to which estimates are published; None for none.
         alarms: Alarms on answers, each in a table of its own; none unless given.
-        rotate_keys_s: How long one opening key is used before this server makes and publishes the
-            next by itself, such as 2592000 for 30 days; 0 for never.
+        adopt_shuffler_keys: Whether new keys that the shuffler signs are taken into the keyset and
+            published by themselves.
     """
 
     port: int = Field(default=8702, ge=0, le=65535)
@@ -130,7 +130,7 @@ class FusionSettings(ServerSettings, FusionPolicy):
     dashboard: bool = True
     mqtt: FusionBrokerSettings | None = None
     alarms: list[AlarmSettings] = Field(default_factory=list, max_length=256)
-    rotate_keys_s: int = Field(default=0, ge=0)
+    adopt_shuffler_keys: bool = False
 
     @model_validator(mode="after")
     def _check_alarms(self) -> Self:

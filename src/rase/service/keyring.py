@@ -32,10 +32,12 @@ __all__ = [
     "keyset_text",
     "opening_key_name",
     "pinned_in",
+    "public_keys_from_text",
     "public_text",
     "read_keyset",
     "read_public_keys",
     "rotate_opening_key",
+    "take_keys",
     "with_setting",
 ]
 
@@ -137,7 +139,20 @@ def read_public_keys(path: Path) -> PublicKeys:
     Raises:
         ConfigurationError: If the file has no public keys.
     """
-    document = _document(path)
+    return public_keys_from_text(_text(path), str(path))
+
+
+def public_keys_from_text(text: str, name: str) -> PublicKeys:
+    """Read the text of a ``public.json``.
+
+    Args:
+        text: The text.
+        name: What messages call it.
+
+    Raises:
+        ConfigurationError: If it has no public keys.
+    """
+    document = _document(text, name)
     try:
         if document.get("schema") != _SCHEMA:
             raise ValueError(f"schema must be {_SCHEMA}")
@@ -148,7 +163,7 @@ def read_public_keys(path: Path) -> PublicKeys:
             configs=_configs(document["configs"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError, WireError) as error:
-        raise ConfigurationError([f"{path} holds no public keys: {_reason(error)}."]) from None
+        raise ConfigurationError([f"{name} holds no public keys: {_reason(error)}."]) from None
 
 
 def read_keyset(path: Path) -> Keyset:
@@ -157,7 +172,7 @@ def read_keyset(path: Path) -> Keyset:
     Raises:
         ConfigurationError: If the file has no keyset.
     """
-    document = _document(path)
+    document = _document(_text(path), str(path))
     try:
         unknown = sorted(set(document) - {item.name for item in fields(Keyset)})
         if unknown:
@@ -190,6 +205,7 @@ def rotate_opening_key(
     publish_s: int | None = None,
     replace_pending: bool = False,
     published: Keyset | None = None,
+    keeps_replaced: bool = False,
 ) -> Rotation:
     """Give a server a new opening key; the one in use stays until every device has the new one.
 
@@ -210,6 +226,7 @@ def rotate_opening_key(
             never published; two of them are the most otherwise.
         published: What is published, if that is known: then those are replaced that are not in it,
             also if they have begun meanwhile, and no others.
+        keeps_replaced: Whether the settings still name the private files of keys that are replaced.
 
     Raises:
         ConfigurationError: If a file is not as ``rase init`` made it, or too many keys are pending;
@@ -245,6 +262,8 @@ def rotate_opening_key(
         if now_s < config.not_after_s + 2 * public.cache_s
     ]
     dropped = {config.id for config in public.configs} - {config.id for config in held}
+    if keeps_replaced and replace_pending:
+        dropped -= {config.id for config in pending}
     newest = max(public.configs, key=lambda config: config.not_before_s)
     key = OpeningKey.generate(
         public.role, _free_id(folder, public.configs), kem=newest.kem, aead=newest.aead
@@ -289,15 +308,28 @@ def adopt_keys(folder: Path, settings_file: str, public: PublicKeys) -> Keyset |
     """
     path = folder / settings_file
     settings = with_setting(path, f"{public.role}_key", json.dumps(public_text(public.signing_key)))
-    keyset = None
     if (folder / KEYSET_FILE).exists():
-        old = read_keyset(folder / KEYSET_FILE)
-        keyset = _keyset_with(old, public)
-        if set(keyset.configs) == set(old.configs):
-            keyset = None
+        # Read before anything is written.
+        read_keyset(folder / KEYSET_FILE)
     _replace(path, settings)
-    if keyset is not None:
-        _replace(folder / KEYSET_FILE, keyset_text(keyset))
+    return take_keys(folder, public) if (folder / KEYSET_FILE).exists() else None
+
+
+def take_keys(folder: Path, public: PublicKeys) -> Keyset | None:
+    """Take the other server's opening keys into the fusion centre's keyset.
+
+    Args:
+        folder: The fusion centre's.
+        public: The keys.
+
+    Returns:
+        The new keyset, or None if it has these keys.
+    """
+    old = read_keyset(folder / KEYSET_FILE)
+    keyset = _keyset_with(old, public)
+    if set(keyset.configs) == set(old.configs):
+        return None
+    _replace(folder / KEYSET_FILE, keyset_text(keyset))
     return keyset
 
 
@@ -359,13 +391,13 @@ def _configs(items: Iterable[dict[str, Any]]) -> tuple[KeyConfig, ...]:
     )
 
 
-def _document(path: Path) -> dict[str, Any]:
+def _document(text: str, name: str) -> dict[str, Any]:
     try:
-        document = json.loads(_text(path))
+        document = json.loads(text)
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise ConfigurationError([f"{path} must be a JSON object."])
+        raise ConfigurationError([f"{name} must be a JSON object."])
     return document
 
 

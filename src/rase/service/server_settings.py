@@ -20,6 +20,8 @@ class ServerSettings(Settings):
         database: Its state: a file, or postgresql://user@host/database.
         signing_key_file: Its private Ed25519 key.
         opening_key_files: Its private HPKE keys, also old ones whose reports may still come.
+        rotate_keys_s: How long one opening key is used before this server makes the next by itself,
+            such as 2592000 for 30 days; 0 for never.
         workers: How many processes open many envelopes; fewer than 2 for none, None for one a core.
         traces: The collector of spans; None for none.
     """
@@ -29,6 +31,7 @@ class ServerSettings(Settings):
     database: DatabaseSetting
     signing_key_file: PathSetting
     opening_key_files: list[PathSetting] = Field(min_length=1)
+    rotate_keys_s: int = Field(default=0, ge=0)
     workers: int | None = Field(default=None, ge=0, le=256)
     traces: TraceSettings | None = None
 

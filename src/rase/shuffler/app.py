@@ -18,12 +18,14 @@ from rase.clock import Clock
 from rase.errors import WrongCampaign
 from rase.service.connections import network_of
 from rase.service.http import PlainRoute, create_app
+from rase.service.key_offer import OFFER_PATH
 from rase.service.limits import RateLimit
 from rase.service.telemetry import Telemetry
 from rase.shuffler.documents import Countersigner
 from rase.shuffler.enrolment import NotEnrolled, check_token, enrol
 from rase.shuffler.health import gauges_of, readiness_of
 from rase.shuffler.proposals import MAX_PROPOSAL_BYTES
+from rase.shuffler.public_keys import kept_offer
 from rase.shuffler.report_handler import ReportHandler
 from rase.shuffler.settings import LimitSettings
 from rase.shuffler.signing import Signature, Signer, SigningService
@@ -96,7 +98,7 @@ def create_shuffler_app(
     if countersigner is not None:
         signer = Signer(database, clock, countersigner=countersigner, telemetry=telemetry)
     _add_documents(app, handler, clock=clock)
-    _add_token_keys(app, database, clock)
+    _add_keys(app, database, clock)
     _add_proposals(app, handler, SigningService(database, clock, pinned=pinned, signer=signer))
     return app
 
@@ -181,7 +183,16 @@ def _add_documents(app: FastAPI, handler: ReportHandler, *, clock: Clock) -> Non
         return _document(handler.documents.signed_keyset, request, handler)
 
 
-def _add_token_keys(app: FastAPI, database: Database, clock: Clock) -> None:
+def _add_keys(app: FastAPI, database: Database, clock: Clock) -> None:
+    @app.get(OFFER_PATH)
+    async def get_public_keys(request: Request) -> Response:
+        signed = await asyncio.to_thread(kept_offer, database)
+        if signed is None:
+            raise HTTPException(404, "The shuffler's operator rotates keys by hand.")
+        return Response(
+            signed, media_type="application/cbor", headers={"Cache-Control": "no-cache"}
+        )
+
     @app.get(TOKEN_KEYS_PATH)
     async def get_token_keys(request: Request) -> Response:
         signed = await asyncio.to_thread(published_token_keys, database, now_s=clock.now_s())

@@ -6,6 +6,7 @@ from typing import Final
 from rase.clock import Clock
 from rase.errors import StorageBusy, StorageError, StorageUnusable, WireError
 from rase.service.heartbeat import Heartbeat
+from rase.service.rotation import KeyRotation
 from rase.service.telemetry import Telemetry
 from rase.shuffler.documents import load_documents
 from rase.shuffler.enrolment import prune_tokens
@@ -38,6 +39,7 @@ class Closer:
         telemetry: Logs what happens.
         lease_s: How long one closer may take for a round before another tries.
         heart: Says that this closer runs; None if nobody asks.
+        rotation: Makes the next opening key when it is due; None if nobody asked.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Closer:
         telemetry: Telemetry,
         lease_s: int = 60,
         heart: Heartbeat | None = None,
+        rotation: KeyRotation | None = None,
     ) -> None:
         self._database = database
         self._clock = clock
@@ -60,6 +63,7 @@ class Closer:
         self._telemetry = telemetry
         self._lease_s = lease_s
         self._heart = heart
+        self._rotation = rotation
         # After a crash nobody knows whether the last scrub was done.
         self._is_scrubbed = False
         self._held: Lease | None = None
@@ -98,6 +102,8 @@ class Closer:
         self._releaser.renew_keys()
         if self._heart is not None:
             self._heart.beat()
+        if self._rotation is not None:
+            self._rotation.step()
 
     def step(self) -> bool:
         """Do what is due now: at most one round, one batch; return whether anything was done.

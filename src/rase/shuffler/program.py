@@ -10,6 +10,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
+from functools import partial
 from multiprocessing import get_context
 from typing import Final, TextIO
 
@@ -19,15 +20,18 @@ from rase.service.acts import AUTOMATIC
 from rase.service.heartbeat import Heartbeat
 from rase.service.http import serve
 from rase.service.key_settings import read_opening_keys
+from rase.service.keyring import PUBLIC_FILE, read_public_keys
 from rase.service.live_keys import LiveKeys
 from rase.service.metrics import exposition, served_metrics
+from rase.service.rotation import KeyRotation
 from rase.service.telemetry import Telemetry
 from rase.service.tracing import send_spans
 from rase.shuffler.app import create_shuffler_app
 from rase.shuffler.closer import Closer
-from rase.shuffler.documents import Countersigner
+from rase.shuffler.documents import Countersigner, load_documents
 from rase.shuffler.forward import HttpSender
 from rase.shuffler.opening import OuterOpenerPool
+from rase.shuffler.public_keys import keep_offer
 from rase.shuffler.release import Releaser
 from rase.shuffler.report_handler import ReportHandler
 from rase.shuffler.settings import (
@@ -36,8 +40,9 @@ from rase.shuffler.settings import (
     pinned_keys,
 )
 from rase.shuffler.signing import Signer
+from rase.storage.interface import Database
 from rase.storage.opening import open_database
-from rase.wire.keys import Role
+from rase.wire.keys import Keyset, Role, SigningKey
 
 __all__ = [
     "check_private_keys",
@@ -171,6 +176,7 @@ def run_closer(
             telemetry=telemetry,
             lease_s=settings.lease_s,
             heart=Heartbeat(database, clock, part="closer", keys=lambda: opener.keys),
+            rotation=_rotation(settings, database, key=key, clock=clock, telemetry=telemetry),
         )
         signer = Signer(
             database,
@@ -189,6 +195,35 @@ def run_closer(
         ):
             closer.run(stop)
         telemetry.event("stopped")
+
+
+def _rotation(
+    settings: ShufflerSettings,
+    database: Database,
+    *,
+    key: SigningKey,
+    clock: Clock,
+    telemetry: Telemetry,
+) -> KeyRotation | None:
+    if not settings.rotate_keys_s:
+        return None
+    if settings.source is None:
+        raise ConfigurationError(["shuffler.rotate_keys_s must stand in a settings file."])
+    folder, pinned = settings.source.parent, pinned_keys(settings)
+
+    def offer(published: Keyset) -> None:
+        keep_offer(database, read_public_keys(folder / PUBLIC_FILE), key=key)
+
+    return KeyRotation(
+        folder,
+        role=Role.SHUFFLER,
+        every_s=settings.rotate_keys_s,
+        files=partial(settings.current_opening_key_files, Role.SHUFFLER),
+        published=lambda: load_documents(database, pinned).keyset,
+        offer=offer,
+        clock=clock,
+        telemetry=telemetry,
+    )
 
 
 @contextmanager

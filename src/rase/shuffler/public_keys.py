@@ -7,10 +7,12 @@ from collections.abc import Iterable
 
 from rase.errors import WireError
 from rase.service.heartbeat import KeyRow, key_row, key_rows, running
+from rase.service.key_offer import offer_bytes
+from rase.service.keyring import PublicKeys
 from rase.storage.interface import Database, Transaction
-from rase.wire.keys import Keyset, OpeningKey, Role
+from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
 
-__all__ = ["ForeignKey", "check_own_keys", "keep_own_keys"]
+__all__ = ["ForeignKey", "check_own_keys", "keep_offer", "keep_own_keys", "kept_offer"]
 
 _COLUMNS = "id, kem, kdf, aead, public_key"
 
@@ -36,6 +38,29 @@ def keep_own_keys(database: Database, keys: Iterable[OpeningKey]) -> None:
             f"INSERT INTO opening_key ({_COLUMNS}) VALUES (?, ?, ?, ?, ?)",  # noqa: S608 - a constant
             rows,
         )
+
+
+def keep_offer(database: Database, public: PublicKeys, *, key: SigningKey) -> None:
+    """Sign the public keys for a fusion centre that follows them, in place of those before.
+
+    Nothing is written if they are the same.
+    """
+    signed = offer_bytes(public, key)
+    if kept_offer(database) == signed:
+        return
+    with database.transaction() as transaction:
+        transaction.execute(
+            "INSERT INTO key_offer (number, signed) VALUES (1, ?) "
+            "ON CONFLICT (number) DO UPDATE SET signed = excluded.signed",
+            (signed,),
+        )
+
+
+def kept_offer(database: Database) -> bytes | None:
+    """Return the public keys as they were signed last; None where keys are not rotated here."""
+    with database.snapshot() as transaction:
+        rows = transaction.execute("SELECT signed FROM key_offer")
+    return bytes(rows[0][0]) if rows else None
 
 
 def check_own_keys(transaction: Transaction, keyset: Keyset, *, now_s: float) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.cases import each_case
+from tests.described import check_described, never_seen, problems_of
 from tests.registering import REGISTRAR_KEY, REGISTRAR_SECRET, issuer
 from tests.storage.engines import NewAddress
 
@@ -20,6 +21,7 @@ from rase.campaign import Campaign
 from rase.clock import FakeClock
 from rase.errors import RaseError, WireError
 from rase.registrar.app import registrar_app
+from rase.registrar.describe import description
 from rase.registrar.devices import (
     NotApproved,
     certify,
@@ -386,6 +388,56 @@ def test_a_list_is_certified_as_a_whole(world: World) -> None:
     assert len(known_devices(world.database)) == 6
 
 
+def hooks_of(app: Any) -> dict[str, list[Any]]:
+    """Return what compares each answer with the app's description."""
+
+    async def compare(answer: httpx.Response) -> None:
+        await answer.aread()
+        check_described(app.openapi(), answer)
+
+    return {"response": [compare]}
+
+
+@pytest.mark.sqlite
+def test_the_description_is_of_the_routes(world: World) -> None:
+    """Its copy is current; every problem that it names for these requests is what is answered."""
+    page = Path(__file__).parents[2] / "docs/reference/openapi-registrar.json"
+    assert page.read_text("utf-8") == description()
+    app = registrar_app(
+        world.database,
+        world.clock,
+        secret=REGISTRAR_SECRET,
+        pinned=PINNED,
+        telemetry=Telemetry("registrar", stream=io.StringIO()),
+        limits=RegistrarLimits(certificates_per_minute=1),
+    )
+    wrong = {"approval": "a.b", "device_key": "A" * 43, "proof": "A" * 86}
+    seen: set[tuple[str, str, str]] = set()
+
+    async def talk() -> None:
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://registrar", event_hooks=hooks_of(app)
+        ) as client:
+            for body in (wrong, wrong, wrong | {"proof": "?"}, {}, {"approval": "x" * 5000}):
+                seen.update(problems_of(await client.post("/v1/certificates", json=body)))
+            for path, content in (
+                ("/v1/certificates", b"?"),
+                ("/v1/tokens", b"?"),
+                ("/v1/tokens", bytes(10**7)),
+            ):
+                headers = {"Content-Type": "application/json"}
+                answer = await client.post(path, content=content, headers=headers)
+                seen.update(problems_of(answer))
+            assert (await client.get("/openapi.json")).json() == app.openapi()
+
+    asyncio.run(talk())
+    left = {(path, kind.rpartition(":")[2]) for _, path, kind in never_seen(app.openapi(), seen)}
+    # Those are in the test of its limits, and in that of a full disk.
+    passing = {(path, "unavailable") for path in app.openapi()["paths"]}
+    assert left == passing | {("/v1/tokens", "too-many")}
+
+
 def test_the_routes_answer_as_the_page_says(world: World) -> None:
     """Certificate, keys and tokens over HTTP; every refusal has its name."""
     world.upkeep.step()
@@ -399,7 +451,9 @@ def test_the_routes_answer_as_the_page_says(world: World) -> None:
 
     async def talk() -> list[httpx.Response]:
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://registrar") as client:
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://registrar", event_hooks=hooks_of(app)
+        ) as client:
             (approval,) = make_approvals(world.database, 1, expires_s=10**10)
             own = bytes([7]) * 32
             key = public_key_of(own)
@@ -452,7 +506,9 @@ def test_a_fleet_behind_one_address_is_not_refused(world: World) -> None:
 
     async def talk() -> list[httpx.Response]:
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://registrar") as client:
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://registrar", event_hooks=hooks_of(app)
+        ) as client:
             sent = [[one] for one in asked] + [[often]] * most + [asked]
             return [
                 await client.post("/v1/tokens", content=requests_bytes(requests))

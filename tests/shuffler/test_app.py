@@ -4,18 +4,24 @@ import asyncio
 import json
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from tests.described import check_described, never_seen, problems_of
 from tests.enrolling import applicant, asked, credential_of
 from tests.patience import PATIENCE_S
+from tests.shuffler.test_token_keys import key_of
+from tests.shuffler.test_token_keys import proposal_of as token_proposal
 
 from rase.errors import ConfigurationError, Malformed, StorageBusy
 from rase.shuffler.app import create_shuffler_app
+from rase.shuffler.describe import description
 from rase.shuffler.documents import Documents, load_documents
 from rase.shuffler.enrolment import make_tokens, revoke_devices
 from rase.shuffler.intake import Outcome, Pending, store_reports
+from rase.shuffler.membership import remove_members
 from rase.shuffler.report_handler import ReportHandler, reply_to
 from rase.shuffler.settings import LimitSettings
 from rase.storage.interface import Database
@@ -24,14 +30,20 @@ from rase.wire import cbor
 from rase.wire.frames import TAG_BYTES, authorization_of, frame_of, handle_of
 from rase.wire.signed import PinnedKeys, SignedCampaign, SignedKeyset, versions_from_bytes
 
+JSON = "application/json"
+DOCS = Path(__file__).parents[2] / "docs/reference"
 if TYPE_CHECKING:
     from tests.shuffler.conftest import MakeWorld, World
+
+
+# The problems that the tests of this file were answered, by method and path.
+SEEN: set[tuple[str, str, str]] = set()
 
 
 def talk(
     world: "World", work: Callable[[httpx.AsyncClient], Awaitable[None]], **limits: Any
 ) -> Any:
-    """Let a client talk to a fresh app; return the app."""
+    """Let a client talk to a fresh app; every answer is one of its description. Return the app."""
     app = create_shuffler_app(
         world.database,
         world.clock,
@@ -41,11 +53,20 @@ def talk(
         limits=LimitSettings(**limits),
     )
 
+    async def compare(answer: httpx.Response) -> None:
+        await answer.aread()
+        check_described(app.openapi(), answer)
+        SEEN.update(problems_of(answer))
+
     async def main() -> None:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with (
             app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=transport, base_url="http://shuffler") as client,
+            httpx.AsyncClient(
+                transport=transport,
+                base_url="http://shuffler",
+                event_hooks={"response": [compare]},
+            ) as client,
         ):
             await work(client)
 
@@ -801,3 +822,60 @@ def test_metrics_tell_counts_and_no_device(world: "World") -> None:
         assert not any(credential[:16] in answer.text for credential in world.credentials)
 
     talk(world, work)
+
+
+def test_every_described_problem_can_happen(world: "World") -> None:
+    """What the description names is answered; but for what any route answers that is not well."""
+    SEEN.clear()
+    world.upload_time(100)
+    remove_members(world.database, "homes", world.devices[:1])
+    wires = [world.seal(100, shuffler=name) for name in ("shuffler", "unknown")]
+    other_round = [world.seal(99), world.seal(101), world.seal(100, keyset=2)]
+    strange = world.seal(100, campaign=world.campaign_of(id="strange"))
+    weak = world.campaign_of(id="weak", k_min=2)
+
+    async def work(client: httpx.AsyncClient) -> None:
+        for device, wire in enumerate((wires[0], wires[1], *other_round, strange, b"?", b"?")):
+            await client.post(**report(world, wire, device=min(device, 1)))
+        await client.post("/v1/reports", headers={"Content-Type": "text/plain"}, content=b"?")
+        await client.post(**report(world, wires[0]) | {"headers": {}})
+        await client.post(
+            "/v1/reports", headers={"Content-Type": "application/rase-report"}, content=b"?"
+        )
+        (token,) = make_tokens(world.database, 1, expires_s=2**35)
+        wrong = asked(token) | {"certificate": ""}
+        for body in (wrong, wrong, {}, {"token": "x" * 5000}):
+            await client.post("/v1/enrolments", json=body)
+        await client.post("/v1/enrolments", headers={"Content-Type": JSON}, content=b"?")
+        for path in ("/v1/campaigns/x", "/v1/campaigns/x/versions", "/v1/public-keys"):
+            await client.get(path)
+        key = key_of(campaign="flats")
+        for path, content in (
+            ("/v1/campaigns/weak/1", world.proposal_of(weak)),
+            ("/v1/campaigns/weak/1", b"?"),
+            ("/v1/campaigns/weak/1", bytes(300_000)),
+            ("/v1/campaigns/weak/x", b"?"),
+            ("/v1/keyset", world.proposal_of(world.keyset_of(2, cache_s=8 * 86400))),
+            ("/v1/keyset", b"?"),
+            ("/v1/keyset", bytes(300_000)),
+            ("/v1/token-keys", token_proposal(key)),
+            ("/v1/token-keys", token_proposal(key_of(reports=1000))),
+            ("/v1/token-keys", b"?"),
+            ("/v1/token-keys", bytes(300_000)),
+        ):
+            await client.put(path, content=content)
+
+    app = talk(world, work, reports_per_minute=6, enrolments_per_minute=1)
+    left = never_seen(app.openapi(), SEEN)
+    passing = {f"urn:rase:problem:{name}" for name in ("unavailable", "unsigned", "too-many")}
+    # The one waits for a closer in tests/shuffler/test_public_keys.py, the other for a keyset.
+    assert {one for one in left if one[2] not in passing} == {
+        ("PUT", "/v1/keyset", "urn:rase:problem:foreign-key"),
+        ("GET", "/v1/keyset", "about:blank"),
+    }
+    assert not [one for one in left if one[0] == "POST" and one[2].endswith("too-many")]
+
+
+def test_the_copy_of_the_description_is_current() -> None:
+    """That of the docs is made from the routes, and is served."""
+    assert (DOCS / "openapi-shuffler.json").read_text("utf-8") == description()

@@ -20,6 +20,7 @@ from rase.registrar.upkeep import Upkeep
 from rase.service.connections import network_of
 from rase.service.http import HttpProblem, Readiness, create_app
 from rase.service.limits import RateLimit
+from rase.service.openapi import answers, body_of
 from rase.service.telemetry import Telemetry
 from rase.storage.interface import Database
 from rase.version import __version__
@@ -38,6 +39,12 @@ from rase.wire.tokens import (
 __all__ = ["registrar_app", "replies_bytes"]
 
 _MAX_BODY: Final = MAX_BLINDED * (MODULUS_SIZE + 256)
+_CBOR: Final = "application/cbor"
+_TOKEN_KEYS: Final = answers({200: {_CBOR: {}}}, problems=["unavailable"])
+_DESCRIPTION: Final = (
+    "Certifies devices and signs their tokens blindly. What is CBOR or signed is described by "
+    "docs/reference/specification.md and docs/reference/wire-format.md."
+)
 _STEP_S: Final = 1.0
 _LONGEST_STEP_S: Final = 60.0
 
@@ -50,6 +57,12 @@ class _Asked(BaseModel):
     approval: str
     device_key: str
     proof: str
+
+
+class _Certified(BaseModel):
+    """What it is answered."""
+
+    certificate: str
 
 
 def registrar_app(
@@ -97,19 +110,35 @@ def registrar_app(
         max_body_bytes=_MAX_BODY,
         body_limits={CERTIFICATES_PATH: 4096},
         lifespan=lifespan,
-        openapi_url=None,
+        description=_DESCRIPTION,
         process="registrar",
     )
     _add_certificates(app, database, clock, secret=secret, telemetry=telemetry, limits=limits)
     asked = RateLimit(limits.requests_per_minute, clock)
 
-    @app.get(TOKEN_KEYS_PATH)
+    @app.get(TOKEN_KEYS_PATH, response_class=Response, responses=_TOKEN_KEYS)
     async def get_token_keys() -> Response:
+        """Return the keys of token windows, signed by registrar and shuffler."""
         signed = await asyncio.to_thread(issuance.keys_document)
         return Response(signed, media_type="application/cbor")
 
-    @app.post(TOKENS_PATH)
+    @app.post(
+        TOKENS_PATH,
+        response_class=Response,
+        responses=answers(
+            {200: {_CBOR: {}}}, problems=["bad-report", "too-many", "unavailable"], unnamed=[413]
+        ),
+        openapi_extra=body_of(
+            _CBOR,
+            description="An array of [device key, campaign, round, [blinded ...], signature].",
+        ),
+    )
     async def post_tokens(request: Request) -> Response:
+        """Sign tokens blindly, each device's once a window.
+
+        Each request is answered in its place: [200, [signature ...]], or its status and the name of
+        a problem.
+        """
         requests = requests_from_bytes(await request.body(), max_size=_MAX_BODY)
         refused = _refusals(requests, asked)
         taken = [one for one, refusal in zip(requests, refused, strict=True) if refusal is None]
@@ -165,8 +194,18 @@ def _add_certificates(
 ) -> None:
     wrong = RateLimit(limits.certificates_per_minute, clock)
 
-    @app.post(CERTIFICATES_PATH, status_code=201)
-    async def certificates(asked: _Asked, request: Request) -> Response:
+    @app.post(
+        CERTIFICATES_PATH,
+        status_code=201,
+        response_model=_Certified,
+        responses=answers(
+            {},
+            problems=["bad-report", "not-enrolled", "too-many", "unavailable"],
+            unnamed=[400, 413, 422],
+        ),
+    )
+    async def post_certificates(asked: _Asked, request: Request) -> Response:
+        """Certify a device's key for an approval of the operator."""
         try:
             certificate = await asyncio.to_thread(
                 certify,

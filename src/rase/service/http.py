@@ -10,6 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import uvicorn
@@ -67,11 +68,15 @@ class BodyTooLarge(RaseError):
 
 
 class PlainRoute(NamedTuple):
-    """A route that bypasses FastAPI: one method, one path without parameters, one ASGI endpoint."""
+    """A route that bypasses FastAPI: one method, one path without parameters, one ASGI endpoint.
+
+    ``described`` is what the server's description says of it, an operation of OpenAPI.
+    """
 
     method: str
     path: str
     endpoint: ASGIApp
+    described: Mapping[str, Any] = MappingProxyType({})
 
 
 def create_app(
@@ -297,7 +302,16 @@ class _App(FastAPI):
     ) -> None:
         super().__init__(**options)
         self._plain_routes = {(route.method, route.path): route.endpoint for route in plain_routes}
+        self._plain_described = plain_routes
         self._event_log = telemetry
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the description, plain routes with it."""
+        if self.openapi_schema is None:
+            paths = super().openapi()["paths"]
+            for route in self._plain_described:
+                paths.setdefault(route.path, {})[route.method.lower()] = dict(route.described)
+        return super().openapi()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         plain = None

@@ -50,7 +50,7 @@ MATHEMATICS = (
 COMPILED = ("src/rase/kernels/**", "src/rase/shuffle/permutation.py")
 _PYTEST = (str(Path(sys.executable).parent / "pytest"),)
 _COVERED = ("--cov", "--cov-report=", "--cov-fail-under=0")
-_WORKERS = 7
+_WORKERS = 8
 _EVERY_S = 30.0
 _LOOK_S = 0.2
 

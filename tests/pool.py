@@ -3,9 +3,10 @@
 ``--workers N`` starts them. Tests are collected and their modules imported once, not once a
 process, and the tests of a file stay together in one process, so that its fixtures are made once.
 All Spark tests are one group, because they share one Java, and their process runs no others: what
-PySpark leaves behind would be theirs. A process that dies fails the test it ran; another one goes
-on with the rest. A plugin of tests/conftest.py; docs/decisions says why it is
-not pytest-xdist.
+PySpark leaves behind would be theirs. Groups that mostly wait and groups that compute are handed
+out side by side, so that no processor is idle while there is something to compute. A process that
+dies fails the test it ran; another one goes on with the rest. A plugin of tests/conftest.py;
+docs/decisions says why it is not pytest-xdist.
 """
 
 import atexit
@@ -24,11 +25,13 @@ from typing import Any, NoReturn
 
 import pytest
 from coverage import Coverage
-from tests.tiers import group_of, runs_alone
+from tests.tiers import group_of, runs_alone, waits
 
 __all__ = ["Gateway", "Node", "pytest_addoption", "pytest_runtestloop"]
 
 _ROOT = Path(__file__).parents[1]
+# So many processes compute at a time, if there are more; the rest may wait.
+_COMPUTING = (os.cpu_count() or 1) + 1
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -73,12 +76,13 @@ class Node:
 
 @dataclass(slots=True)
 class _Worker:
-    """A process, and which tests it was given and has not reported."""
+    """A process, which tests it was given and has not reported, and whether they mostly wait."""
 
     pid: int
     pipe: Connection
     node: Node
     waiting: deque[int] = field(default_factory=deque)
+    is_idle: bool = False
 
 
 class _Pool:
@@ -86,7 +90,9 @@ class _Pool:
 
     def __init__(self, session: pytest.Session) -> None:
         self._session, self._config = session, session.config
-        self._groups = deque(_groups(session.items))
+        computing, waiting = _groups(session.items)
+        self._computing, self._waiting = deque(computing), deque(waiting)
+        self._most_waiting = 1
         self._workers: list[_Worker] = []
         self._started = 0
 
@@ -95,8 +101,9 @@ class _Pool:
         # Hundreds of megabytes of tests and modules, which no search for garbage need read again:
         # that would take time in each process, and a copy of each page that they share.
         gc.freeze()
+        self._most_waiting = max(count - _COMPUTING, 1)
         try:
-            for _ in range(min(count, len(self._groups))):
+            for _ in range(min(count, len(self._computing) + len(self._waiting))):
                 self._start()
             while self._workers:
                 for ready in wait([worker.pipe for worker in self._workers]):
@@ -142,13 +149,16 @@ class _Pool:
     def _hand_out(self, worker: _Worker) -> list[int]:
         if not self._goes_on():
             return []
-        group = self._groups.popleft()
+        idle = sum(one.is_idle for one in self._workers if one is not worker)
+        may_wait = bool(self._waiting) and idle < self._most_waiting
+        worker.is_idle = may_wait or not self._computing
+        group = (self._waiting if worker.is_idle else self._computing).popleft()
         worker.waiting.extend(group)
         return group
 
     def _goes_on(self) -> bool:
         is_over = self._session.shouldfail or self._session.shouldstop
-        return bool(self._groups) and not is_over
+        return bool(self._computing or self._waiting) and not is_over
 
     def _show(self, report: Any, worker: _Worker) -> None:
         report.node = worker.node
@@ -176,7 +186,7 @@ class _Pool:
         )
         self._show(report, worker)
         if worker.waiting:
-            self._groups.append(list(worker.waiting))
+            self._computing.append(list(worker.waiting))
         if self._goes_on():
             self._start()
 
@@ -254,12 +264,14 @@ def _be_a_process_of_its_own(config: pytest.Config, number: int) -> None:
         kept.atexit = False
 
 
-def _groups(items: Sequence[pytest.Item]) -> list[list[int]]:
-    """Return the places of tests by their group, in the sequence in which groups should begin."""
+def _groups(items: Sequence[pytest.Item]) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the places of tests by group, as they should begin: that compute, and that wait."""
     found: dict[tuple[int, str], list[int]] = {}
     for place, item in enumerate(items):
         found.setdefault(group_of(item.path, _ROOT), []).append(place)
-    return [found[key] for key in sorted(found)]
+    groups = [found[key] for key in sorted(found)]
+    idle = [group for group in groups if waits(items[group[0]].path, _ROOT)]
+    return [group for group in groups if group not in idle], idle
 
 
 def _end_of(status: int) -> str:

@@ -281,7 +281,7 @@ def test_a_terminal_is_drawn_on() -> None:
 @pytest.fixture
 def states_url(centre: Centre, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A live fusion centre with campaigns of states, of intervals and of numbers by label."""
-    live(centre)
+    live(centre, by_label=1000)
     monkeypatch.setenv("RASE_SUBSCRIBER__TOKEN", add_subscriber(centre.database, "a"))
     with served(app_of(centre)) as address:
         monkeypatch.setenv("RASE_SUBSCRIBER__URL", address)

@@ -8,10 +8,13 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 from scripts.images import TARGETS
+from tests.deploy.building import compile_quickly
 
 from rase.cli import main
 
@@ -85,6 +88,7 @@ def test_the_package_builds_from_what_is_sent(clone: Path, tmp_path: Path) -> No
     for path in context(clone):
         (source / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(clone / path, source / path)
+    compile_quickly(source)
     quiet = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     command = [sys.executable, "-m", "pip", "wheel", *quiet, f"--wheel-dir={tmp_path}"]
     subprocess.run(
@@ -179,10 +183,17 @@ def is_kept(path: str, rules: str = IGNORE) -> bool:
     for line in rules.splitlines():
         rule = line.strip()
         if rule and not rule.startswith("#"):
-            pattern = _pattern(rule.removeprefix("!"))
-            if any(pattern.fullmatch(one) for one in above):
+            fits = _matcher(rule.removeprefix("!"))
+            if any(fits(one) for one in above):
                 kept = rule.startswith("!")
     return kept
+
+
+@cache
+def _matcher(rule: str) -> Callable[[str], bool]:
+    """Return what tells whether a rule fits a path; of a clone's many files most share folders."""
+    pattern = _pattern(rule)
+    return cache(lambda path: pattern.fullmatch(path) is not None)
 
 
 def _pattern(rule: str) -> re.Pattern[str]:

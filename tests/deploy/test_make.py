@@ -89,6 +89,8 @@ def test_every_test_is_in_one_tier() -> None:
         ROOT / "tests/wire/test_cbor.py", ROOT
     )
     assert counted["unit"] > counted["system"] > counted["spark"]
+    assert tiers.waits(ROOT / "tests/live/test_kills.py", ROOT)
+    assert not tiers.waits(ROOT / "tests/simulation/test_deaths.py", ROOT)
 
 
 def test_skipped_tests_are_summed_up_over_all_runs(tmp_path: Path) -> None:

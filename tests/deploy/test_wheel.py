@@ -11,6 +11,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from tests.deploy.building import compile_quickly
 
 import rase
 
@@ -106,6 +107,7 @@ def built(source: Path, **variables: str) -> Path:
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     shutil.copytree(ROOT / "src", source / "src", ignore=_NOT_SHIPPED)
+    compile_quickly(source)
     # Without isolation: nothing is downloaded, the build tools are those of this environment.
     tell([sys.executable, "-m", "build", "--no-isolation"], cwd=source, variables=variables)
     [found] = (source / "dist").glob("*.whl")

@@ -74,8 +74,13 @@ def happen(
     centre.rounds.tick()
 
 
-def live(centre: Centre) -> None:
-    """Publish campaigns, and let rounds become final."""
+def live(centre: Centre, *, by_label: int = 2000) -> None:
+    """Publish campaigns, and let rounds become final.
+
+    Args:
+        centre: Where.
+        by_label: How many numbers each label reports in a round.
+    """
     for campaign in (STATES, BOUNDS, POWER):
         centre.publisher.publish(campaign)
     north, south = ["on"] * 900 + ["off"] * 100, ["on"] * 200 + ["off"] * 800
@@ -87,8 +92,10 @@ def live(centre: Centre) -> None:
     happen(centre, BOUNDS, {0: draw(BOUNDS, readings)})
     randomizer = randomizer_of(POWER)
     for round, more in ((ROUND, 0), (ROUND + 1, 300)):
-        north_power = randomizer.draw_many([1000.0 + more] * 4000, rng=SeededRandom(round)).tolist()
-        south_power = randomizer.draw_many([2000.0] * 4000, rng=SeededRandom(round + 1000)).tolist()
+        north_power, south_power = (
+            randomizer.draw_many([mean] * by_label, rng=SeededRandom(seed)).tolist()
+            for mean, seed in ((1000.0 + more, round), (2000.0, round + 1000))
+        )
         happen(centre, POWER, {1: north_power, 2: south_power}, round)
 
 
@@ -148,9 +155,9 @@ def test_numbers_have_means_by_label(asked: Centre) -> None:
     """The tracked mean is of all, labels have the mean of the round by itself."""
     found = asked.questions.between(POWER, ROUND, ROUND, part=Part("*"))
     assert [(one.label, one.method, one.n) for one in found] == [
-        (None, "tracked", 8000),
-        ("north", "unbiased_mean", 4000),
-        ("south", "unbiased_mean", 4000),
+        (None, "tracked", 4000),
+        ("north", "unbiased_mean", 2000),
+        ("south", "unbiased_mean", 2000),
     ]
     for one, mean in zip(found, (1500, 1000, 2000), strict=True):
         assert one.standard_error is not None

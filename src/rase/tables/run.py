@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from rase.clock import parse_duration_s
 from rase.counts.registry import TRACKED
@@ -84,7 +85,7 @@ def run(
         table: What `rase.tables.source.open_source` takes: a path, files, a data frame, a source.
         plan: What to do.
         rng: None for secure randomness; a `SeededRandom` for study.
-        workers: How many threads; as many as processors if None.
+        workers: How many threads, fewer where memory is scarce; as many as processors if None.
         memory_bytes: About how much memory to use, at most what is free; half of that if None.
         work: A folder where results of parts are kept until all are there, so that an interrupted
             run can go on; None to keep nothing.
@@ -233,8 +234,10 @@ class LocalRun(TableRun):
         self.spilled_bytes = self.resumed = 0
         self._source = source
         source.expect(plan.categories)
-        self._workers, self._memory_bytes = workers, memory_bytes
-        self._most_rows = max(memory_bytes // (2 * workers * BYTES_PER_ROW), FEWEST_ROWS)
+        # Each thread holds a part, and parts have so many rows at least.
+        most = max(memory_bytes // (4 * FEWEST_ROWS * BYTES_PER_ROW), 1)
+        self._workers, self._memory_bytes = min(workers, most), memory_bytes
+        self._most_rows = max(memory_bytes // (2 * self._workers * BYTES_PER_ROW), FEWEST_ROWS)
         self._work = work
         self._record = None if record is None else record_of(record, plan, source, rng=rng)
         self._log: ReleaseLog | None = None
@@ -352,18 +355,16 @@ class LocalRun(TableRun):
             ahead=self._workers + 1,
             most_bytes=self._memory_bytes // 3,
         )
-        return (
-            None
-            if layout is None
-            else Stream(
-                source,
-                plan,
-                key=self._key,
-                layout=layout,
-                workers=self._workers,
-                most_bytes=self._memory_bytes // 3,
-                released=self._released,
-            )
+        if layout is None:
+            return None
+        return Stream(
+            source,
+            plan,
+            key=self._key,
+            layout=layout,
+            workers=self._workers,
+            most_bytes=self._memory_bytes // 3,
+            released=self._released,
         )
 
     def _through_store(
@@ -395,6 +396,8 @@ class LocalRun(TableRun):
         with ThreadPoolExecutor(self._workers) as pool:
             try:
                 while waiting or under_way:
+                    # glibc keeps what each thread freed: peaks would depend on who did what when.
+                    pa.system_memory_pool().release_unused()
                     while waiting and len(under_way) < self._workers:
                         under_way.add(pool.submit(work, waiting.pop()))
                     done, under_way = wait(under_way, return_when=FIRST_COMPLETED)

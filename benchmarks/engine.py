@@ -296,13 +296,15 @@ def _command(shape: Shape, place: Path, out: Path, *, estimator: str) -> list[st
 
 
 def _measured(work: str, arguments: list[str]) -> _Spent:
+    # Users do not compile all modules at each start.
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.NamedTemporaryFile() as spent:
         done = subprocess.run(
             [sys.executable, "-c", _MEASURED + work, *arguments],
             capture_output=True,
             text=True,
             check=False,
-            env=os.environ | {"BENCHMARK_SPENT": spent.name, "OMP_NUM_THREADS": "1"},
+            env=inherited | {"BENCHMARK_SPENT": spent.name, "OMP_NUM_THREADS": "1"},
         )
         if done.returncode:
             raise RuntimeError(f"it ended with {done.returncode}: {done.stderr}")

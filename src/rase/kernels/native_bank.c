@@ -7,7 +7,7 @@
 #include "native_bank.h"
 
 /* Rows of numbers of models end in some that count nothing, so that sums have whole lanes. */
-#define LANES 8
+
 #define COMPONENTS (SCALES * GROUPS + 4)
 #define PADDED_COMPONENTS 24
 
@@ -529,9 +529,10 @@ ALWAYS_INLINE void decide(const struct bank *bank, struct work *work, const stru
     said->variance *= said->wider;
 }
 
-/* FilterBank.step and learn_spread. */
+/* FilterBank.step and learn_spread, of the first of so many rounds. */
 ALWAYS_INLINE void follow(struct bank *bank, struct work *work, const struct round *round,
-                          const double *const *seen, struct said *said, double *gains)
+                          const double *const *seen, size_t rounds, struct said *said,
+                          double *gains)
 {
     struct known *known = bank->known;
     double *own_gains[FAMILIES] = {0}, means[MOST_MODELS], variances[MOST_MODELS];
@@ -553,7 +554,7 @@ ALWAYS_INLINE void follow(struct bank *bank, struct work *work, const struct rou
         struct family *family = &bank->families[f];
         own_gains[f] = gains;
         gains += family->count * family->size;
-        predict(family, seen[f], means, variances, own_gains[f]);
+        predict(family, seen[f], rounds, means, variances, own_gains[f]);
         for (size_t k = 0; k < family->count; k++) {
             work->means.x[count + k] = means[k];
             work->movements.x[count + k] = variances[k] + said->sampling;
@@ -600,10 +601,16 @@ ALWAYS_INLINE enum outcome follow_rounds_body(struct bank *bank, const struct ro
         gains += bank->families[f].count * bank->families[f].size;
         models += bank->families[f].count;
     }
-    struct work *work = malloc(sizeof *work + gains * sizeof(double));
+    struct work *work = malloc(sizeof *work + (1 + TOGETHER) * gains * sizeof(double));
     if (!work)
         return NO_MEMORY;
     memset(work, 0, sizeof *work);
+    double *ahead = (double *)(work + 1) + gains;
+    for (size_t f = 0; f < bank->in_use; f++) {
+        bank->families[f].ahead = ahead;
+        bank->families[f].ready = bank->families[f].used = 0;
+        ahead += AHEAD(&bank->families[f]);
+    }
     size_t padded = (models + LANES - 1) / LANES * LANES;
     for (size_t r = 0; r < count; r++) {
         const double *own[FAMILIES];
@@ -612,7 +619,7 @@ ALWAYS_INLINE enum outcome follow_rounds_body(struct bank *bank, const struct ro
             own[f] = seen[f] + r * bank->families[f].size;
         if (details)
             room = details + r * (5 * models + gains) + 5 * models;
-        follow(bank, work, &rounds[r], own, &said[r], room);
+        follow(bank, work, &rounds[r], own, count - r, &said[r], room);
         if (details) {
             double *place = room - 5 * models;
             memcpy(place, work->means.x, models * sizeof(double));

@@ -15,9 +15,11 @@ ALWAYS_INLINE enum outcome filter_rounds_body(struct family *family, const doubl
                                               struct filtered out)
 {
     size_t models = family->count, size = family->size;
-    double *room = malloc((2 * models + models * size) * sizeof(double));
+    double *room = malloc((2 * models + models * size + AHEAD(family)) * sizeof(double));
     if (!room)
         return NO_MEMORY;
+    family->ahead = room + 2 * models + models * size;
+    family->ready = family->used = 0;
     double *means = room, *variances = room + models;
     for (size_t r = 0; r < count; r++) {
         const double *round = rounds + r * ROUND;
@@ -25,7 +27,7 @@ ALWAYS_INLINE enum outcome filter_rounds_body(struct family *family, const doubl
         double *surprises = out.surprises + r * models, *totals = out.totals + r * models;
         if (round[0] >= 0)
             advance(family, round[0]);
-        predict(family, seen + r * size, means, variances, gains);
+        predict(family, seen + r * size, count - r, means, variances, gains);
         for (size_t k = 0; k < models; k++) {
             totals[k] = variances[k] + round[3] + round[2];
             surprises[k] = round[1] - means[k];

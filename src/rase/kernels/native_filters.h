@@ -14,7 +14,10 @@
 
 /* So many rounds' changes of the covariances are kept apart: rase.series.families.TOGETHER. */
 #define TOGETHER 8
-/* The largest state and the most models of one family that a caller may ask for. */
+/* Eight numbers are worked off at a time. */
+#define LANES 8
+/* The smallest and largest state, and the most models, of one family that a caller may ask for. */
+#define LEAST_STATES LANES
 #define MOST_STATES 64
 #define MOST_MODELS 256
 
@@ -26,7 +29,13 @@ struct family {
     /* For how much time `kept` says what is left. */
     double kept_s;
     double *kept;
+    /* Covariances times what shows in the next rounds, of so many, and how many were used: while
+     * changes are kept apart a covariance stays as it is, and is read once for all of them. */
+    double *ahead;
+    size_t ready, used;
 };
+/* So many numbers `ahead` needs. */
+#define AHEAD(family) (TOGETHER * (family)->count * (family)->size)
 
 /* native_filters.c */
 struct filtered {
@@ -118,49 +127,153 @@ ALWAYS_INLINE void advance(struct family *family, double passed_s)
     }
 }
 
+/* Compilers that know such types keep them in registers. */
+#ifdef __GNUC__
+typedef double lanes __attribute__((vector_size(8 * LANES)));
+typedef double some_lanes __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+#else
+typedef struct {
+    double x[LANES];
+} lanes;
+#endif
+
+/* sum += by * x, of eight numbers that may lie anywhere. */
+ALWAYS_INLINE void add_times(lanes *sum, double by, const double *x)
+{
+#ifdef __GNUC__
+    *sum += by * *(const some_lanes *)x;
+#else
+    for (size_t i = 0; i < LANES; i++)
+        sum->x[i] += by * x[i];
+#endif
+}
+
+/* sum += x * y, number by number. */
+ALWAYS_INLINE void add_products(lanes *sum, const double *x, const double *y)
+{
+#ifdef __GNUC__
+    *sum += *(const some_lanes *)x * *(const some_lanes *)y;
+#else
+    for (size_t i = 0; i < LANES; i++)
+        sum->x[i] += x[i] * y[i];
+#endif
+}
+
+/* product *= x, number by number. */
+ALWAYS_INLINE void multiply(lanes *product, const double *x)
+{
+#ifdef __GNUC__
+    *product *= *(const some_lanes *)x;
+#else
+    for (size_t i = 0; i < LANES; i++)
+        product->x[i] *= x[i];
+#endif
+}
+
+/* The sum of eight numbers. */
+ALWAYS_INLINE double sum_lanes(const lanes *x)
+{
+    double s[LANES];
+    memcpy(s, x, sizeof s);
+    return ((s[0] + s[4]) + (s[1] + s[5])) + ((s[2] + s[6]) + (s[3] + s[7]));
+}
+
+/* A state is worked off in blocks. The last ends where the state does: it may overlap with the one
+ * before, and what both compute is the same. */
+#define BLOCKS(size) (((size) + LANES - 1) / LANES)
+ALWAYS_INLINE size_t place_of(size_t block, const size_t size)
+{
+    return (block + 1) * LANES > size ? size - LANES : block * LANES;
+}
+
+/* The sum of products. Of `shown`, what the last block has in common with the one before is 0. */
+ALWAYS_INLINE double dot_sized(const double *x, const double *shown, const size_t size)
+{
+    lanes sum = {0};
+    for (size_t block = 0; block < BLOCKS(size); block++)
+        add_products(&sum, x + place_of(block, size), shown + block * LANES);
+    return sum_lanes(&sum);
+}
+
+/* Multiply a covariance by what shows in four rounds; it is read once. */
+ALWAYS_INLINE void multiply_sized(const double *covariance, const double *const x[4],
+                                  double *const out[4], const size_t size)
+{
+    for (size_t block = 0; block < BLOCKS(size); block++) {
+        size_t first = place_of(block, size);
+        lanes sums[4] = {{0}};
+        for (size_t j = 0; j < size; j++)
+            for (size_t r = 0; r < 4; r++)
+                add_times(&sums[r], x[r][j], covariance + j * size + first);
+        for (size_t r = 0; r < 4; r++)
+            memcpy(out[r] + first, &sums[r], sizeof sums[r]);
+    }
+}
+
+/* Multiply the covariances by what shows in the next rounds. */
+ALWAYS_INLINE void look_ahead_sized(struct family *family, const double *seen, const size_t size)
+{
+    size_t count = family->count, ready = family->ready;
+    for (size_t k = 0; k < count; k++) {
+        const double *covariance = family->covariance + k * size * size;
+        for (size_t r = 0; r < ready; r += 4) {
+            const double *x[4];
+            double *out[4];
+            for (size_t one = 0; one < 4; one++) {
+                size_t round = r + one < ready ? r + one : ready - 1;
+                x[one] = seen + round * size;
+                out[one] = family->ahead + (round * count + k) * size;
+            }
+            multiply_sized(covariance, x, out, size);
+        }
+    }
+}
+
 /* Say what each model expects of a round in which so much of each part shows. */
 ALWAYS_INLINE void predict_sized(const struct family *family, const double *seen, double *means,
                                  double *variances, double *gains, const size_t size)
 {
-    size_t count = family->count;
+    size_t count = family->count, stride = count * size;
+    const double *ahead = family->ahead + family->used * stride;
+    double shown[MOST_STATES], along[TOGETHER], kept[LANES];
+    for (size_t i = 0; i < LANES; i++)
+        kept[i] = 1.0;
+    for (size_t block = 0; block < BLOCKS(size); block++)
+        for (size_t i = 0; i < LANES; i++) {
+            size_t place = place_of(block, size) + i;
+            shown[block * LANES + i] = place < block * LANES ? 0.0 : seen[place];
+        }
     for (size_t k = 0; k < count; k++) {
-        const double *covariance = family->covariance + k * size * size;
-        const double *added = family->added + k * size, *state = family->state + k * size;
-        double g[MOST_STATES] = {0}, left = family->left[k];
-        for (size_t j = 0; j < size; j++)
-            for (size_t i = 0; i < size; i++)
-                g[i] += seen[j] * covariance[j * size + i];
-        double gone = (1 - left) * seen[1];
-        for (size_t i = 0; i < size; i++)
-            g[i] -= gone * covariance[size + i];
-        g[1] *= left;
-        for (size_t i = 0; i < size; i++)
-            g[i] += added[i] * seen[i];
-        double taken[MOST_STATES] = {0};
-        for (size_t b = 0; b < family->pending; b++) {
-            const double *vector = family->vectors + (b * count + k) * size;
-            double along = 0;
-            for (size_t i = 0; i < size; i++)
-                along += vector[i] * seen[i];
-            for (size_t i = 0; i < size; i++)
-                taken[i] += along * vector[i];
+        const double *second = family->covariance + k * size * size + size;
+        const double *vectors = family->vectors + k * size, *added = family->added + k * size;
+        lanes gain[MOST_STATES / LANES], variance = {0};
+        kept[1] = family->left[k];
+        for (size_t b = 0; b < family->pending; b++)
+            along[b] = dot_sized(vectors + b * stride, shown, size);
+        for (size_t block = 0; block < BLOCKS(size); block++) {
+            size_t first = place_of(block, size);
+            lanes sum;
+            memcpy(&sum, ahead + k * size + first, sizeof sum);
+            add_times(&sum, (kept[1] - 1) * seen[1], second + first);
+            if (block == 0)
+                multiply(&sum, kept);
+            add_products(&sum, added + first, seen + first);
+            for (size_t b = 0; b < family->pending; b++)
+                add_times(&sum, -along[b], vectors + b * stride + first);
+            gain[block] = sum;
+            add_products(&variance, (const double *)&gain[block], shown + block * LANES);
         }
-        double mean = 0, variance = 0;
-        for (size_t i = 0; i < size; i++) {
-            double gain = g[i] - taken[i];
-            gains[k * size + i] = gain;
-            mean += state[i] * seen[i];
-            variance += gain * seen[i];
-        }
-        means[k] = mean;
-        variances[k] = variance;
+        for (size_t block = 0; block < BLOCKS(size); block++)
+            memcpy(gains + k * size + place_of(block, size), &gain[block], sizeof gain[block]);
+        means[k] = dot_sized(family->state + k * size, shown, size);
+        variances[k] = sum_lanes(&variance);
     }
 }
 
 /* Apply to the covariances what was kept apart. */
 ALWAYS_INLINE void apply_sized(struct family *family, const size_t size)
 {
-    size_t count = family->count;
+    size_t count = family->count, stride = count * size;
     for (size_t k = 0; k < count; k++) {
         double *covariance = family->covariance + k * size * size, left = family->left[k];
         for (size_t i = 0; i < size; i++)
@@ -170,15 +283,18 @@ ALWAYS_INLINE void apply_sized(struct family *family, const size_t size)
         for (size_t i = 0; i < size; i++)
             covariance[i * size + i] += family->added[k * size + i];
         /* A product of a matrix with itself is symmetric to the last bit. */
+        const double *vectors = family->vectors + k * size;
         for (size_t i = 0; i < size; i++) {
-            double sums[MOST_STATES] = {0};
-            for (size_t b = 0; b < TOGETHER; b++) {
-                const double *vector = family->vectors + (b * count + k) * size;
-                for (size_t j = 0; j < size; j++)
-                    sums[j] += vector[i] * vector[j];
+            double *row = covariance + i * size;
+            lanes sums[MOST_STATES / LANES];
+            for (size_t block = 0; block < BLOCKS(size); block++) {
+                size_t first = place_of(block, size);
+                memcpy(&sums[block], row + first, sizeof sums[block]);
+                for (size_t b = 0; b < TOGETHER; b++)
+                    add_times(&sums[block], -vectors[b * stride + i], vectors + b * stride + first);
             }
-            for (size_t j = 0; j < size; j++)
-                covariance[i * size + j] -= sums[j];
+            for (size_t block = 0; block < BLOCKS(size); block++)
+                memcpy(row + place_of(block, size), &sums[block], sizeof sums[block]);
         }
         family->left[k] = 1.0;
     }
@@ -200,12 +316,22 @@ ALWAYS_INLINE void apply_sized(struct family *family, const size_t size)
             call(other);                                                                           \
     } while (0)
 
-ALWAYS_INLINE void predict(const struct family *family, const double *seen, double *means,
+/* As `predict_sized`; `seen` goes on with what shows in the rounds after this one, so many with it. */
+ALWAYS_INLINE void predict(struct family *family, const double *seen, size_t rounds, double *means,
                            double *variances, double *gains)
 {
+    if (family->used == family->ready) {
+        size_t most = TOGETHER - family->pending;
+        family->ready = rounds < most ? rounds : most;
+        family->used = 0;
+#define LOOK(size) look_ahead_sized(family, seen, size)
+        SIZED(family->size, LOOK, family->size);
+#undef LOOK
+    }
 #define PREDICT(size) predict_sized(family, seen, means, variances, gains, size)
     SIZED(family->size, PREDICT, family->size);
 #undef PREDICT
+    family->used++;
 }
 
 /* Take a round in, of which so much was expected. */
@@ -215,11 +341,13 @@ ALWAYS_INLINE void take(struct family *family, const double *gains, const double
     size_t size = family->size, count = family->count;
     double *vectors = family->vectors + family->pending * count * size;
     for (size_t k = 0; k < count; k++) {
-        double root = sqrt(totals[k]), off = surprises[k] / totals[k];
-        for (size_t i = 0; i < size; i++) {
-            vectors[k * size + i] = gains[k * size + i] / root;
-            family->state[k * size + i] += gains[k * size + i] * off;
-        }
+        double scale = 1 / sqrt(totals[k]), off = surprises[k] / totals[k];
+        const double *restrict gain = gains + k * size;
+        double *restrict vector = vectors + k * size, *restrict state = family->state + k * size;
+        for (size_t i = 0; i < size; i++)
+            vector[i] = gain[i] * scale;
+        for (size_t i = 0; i < size; i++)
+            state[i] += gain[i] * off;
     }
     family->pending++;
     if (family->pending == TOGETHER) {

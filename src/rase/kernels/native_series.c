@@ -65,7 +65,7 @@ static int take_family(struct taken *taken, PyObject *tuple, struct family *fami
     Py_ssize_t pending = PyLong_AsSsize_t(PyTuple_GetItem(tuple, FAMILY_VIEWS));
     size_t count = counts[2], size = count ? counts[0] / count : 0;
     if (PyErr_Occurred() || pending < 0 || pending >= TOGETHER || !count || count > MOST_MODELS ||
-        size < 2 || size > MOST_STATES || counts[0] != count * size ||
+        size < LEAST_STATES || size > MOST_STATES || counts[0] != count * size ||
         counts[1] != count * size * size || counts[3] != count * size ||
         counts[4] != TOGETHER * count * size || counts[5] != count || counts[6] != count * size ||
         counts[7] != count)

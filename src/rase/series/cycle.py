@@ -253,8 +253,8 @@ def find_period(rounds: Floats) -> float | None:
     line, days = _designs(times)
     found = []
     # A day is taken out of the second look, not of the first: over some weeks a tide of 12.42
-    # hours and half a day are one.
-    for design in (line, days):
+    # hours and half a day are one. Where the time is short there is no day to take out.
+    for design in (line, days)[: days.shape[1] - 1]:
         rest = _without(design, rounds[:, 1], roots)
         peak = _peak(places, rest * roots**2, span)
         if peak is not None and _is_no_day(peak / step, times[-1]):

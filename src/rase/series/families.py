@@ -23,6 +23,8 @@ _PROFILE_DRIFT = 0.02
 # Changes of the covariances are kept apart for so many rounds and then applied at once: going
 # through the whole memory of all models in every round costs twice as much.
 TOGETHER = 8
+# The compiled kernels work off eight parts of a state at a time; smaller states are NumPy's.
+_LEAST_COMPILED = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,7 +145,7 @@ class Family:
         """
         surprises, totals = np.empty((len(rounds), self.count)), np.empty((len(rounds), self.count))
         kernels = backend.native
-        if kernels is None:
+        if kernels is None or self.size < _LEAST_COMPILED:
             self._numpy_filter(rounds, seen, gains, surprises=surprises, totals=totals)
         else:
             kernels.filter_rounds(self.arrays, rounds, seen, surprises, totals, gains)

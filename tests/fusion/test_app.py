@@ -560,7 +560,8 @@ def test_no_table_has_a_place_for_an_identity(centre: Centre) -> None:
         *("fusion_signature", "shuffler_signature"),
         *("round", "state", "batches", "settles_s", "sequence", "shuffle", "kept_until_s"),
         *("batch", "manifest", "opened", "replayed", "refused"),
-        *("tags", "places", "classes"),
+        # By what a copy of an envelope is known while its block goes on.
+        *("block", "places", "classes"),
         # Which key of the fusion centre a batch is for, and in how many parts its round comes.
         *("fusion_key", "parts"),
         *("method", "target", "mean", "standard_error", "degrees_of_freedom", "n"),

@@ -123,4 +123,6 @@ def _check_once(world: World, span: range) -> None:
     # Only a block that is not over may have left something.
     last = set(world.block_of(max(span.stop - 1, FIRST))[:-1])
     assert {round for (round,) in world.rows(world.closer, "SELECT round FROM report")} <= last
-    assert {round for (round,) in world.rows(world.fusion, "SELECT round FROM block_tags")} <= last
+    assert {
+        round for (round,) in world.rows(world.fusion, "SELECT block FROM envelope_tag")
+    } <= last

@@ -55,7 +55,7 @@ def test_deaths_at_every_step_change_no_estimate(lived: "Compare") -> None:
     world = lived(operations_of(40, seed=2026, deaths=1), setting=CARRIES)
     assert sum(world.all_deaths().values()) >= 180
     assert ("close", "INSERT report") in world.all_deaths()
-    assert ("finalise", "INSERT block_tags") in world.all_deaths()
+    assert ("finalise", "DELETE envelope_tag") in world.all_deaths()
     assert len(counted(world)) >= 8
     assert Counter(states(world))["carried"] >= 8
 
@@ -101,8 +101,8 @@ def test_tags_that_stay_are_noticed(make_world: "MakeWorld") -> None:
     world = make_world(setting=CARRIES).run([ROUND] * 5)
     with world.fusion.database.transaction() as transaction:
         transaction.execute(
-            "INSERT INTO block_tags (batch, campaign, round, tags) VALUES (?, ?, ?, ?)",
-            (b"x", world.campaign.id, FIRST, b""),
+            "INSERT INTO envelope_tag (campaign, block, tag) VALUES (?, ?, ?)",
+            (world.campaign.id, FIRST, bytes(16)),
         )
     with pytest.raises(AssertionError):
         same_without_faults(world, [ROUND] * 5)

@@ -53,7 +53,7 @@ __all__ = [
     "answer_window",
     "check_method",
     "describe_round",
-    "keep_tags",
+    "forget_tags",
     "one_method",
     "read_settled",
     "shuffle_in_words",
@@ -542,13 +542,8 @@ def shuffle_in_words(manifest: BatchManifest) -> str:
     return f"Mallows shuffle by {manifest.shuffler}: {str(promise).rstrip('.')}"
 
 
-def keep_tags(transaction: Transaction, campaign: Campaign, round: int) -> None:
-    """Keep the tags of a final round while its block goes on; forget those of a block that ends."""
-    transaction.execute(
-        "INSERT INTO block_tags (batch, campaign, round, tags) "
-        "SELECT batch, campaign, round, tags FROM opened WHERE campaign = ? AND round = ?",
-        (campaign.id, round),
-    )
+def forget_tags(transaction: Transaction, campaign: Campaign, round: int) -> None:
+    """Forget by what copies are known, once all rounds of a final round's block are final."""
     ((next_version,),) = transaction.execute(
         "SELECT MIN(not_before) FROM campaigns WHERE campaign = ? AND version > ? "
         "AND shuffler_signature IS NOT NULL",
@@ -557,15 +552,14 @@ def keep_tags(transaction: Transaction, campaign: Campaign, round: int) -> None:
     first, last = campaign.block_start(round), campaign.block_end(round)
     if next_version is not None:
         last = min(last, next_version - 1)
-    block = (campaign.id, first, last)
     ((done,),) = transaction.execute(
         "SELECT COUNT(*) FROM rounds WHERE campaign = ? AND round >= ? AND round <= ? "
         "AND state <> 'open'",
-        block,
+        (campaign.id, first, last),
     )
     if done > last - first:
         transaction.execute(
-            "DELETE FROM block_tags WHERE campaign = ? AND round >= ? AND round <= ?", block
+            "DELETE FROM envelope_tag WHERE campaign = ? AND block = ?", (campaign.id, first)
         )
 
 

@@ -353,15 +353,13 @@ def _keep(
         )[kept][is_drawn]
         places, classes = places[is_drawn], classes[is_drawn]
         order = np.lexsort((classes, places, labels))
-        tags = sorted(tag for tag, fresh in zip(found.tags, is_fresh, strict=True) if fresh)
         transaction.execute(
-            "INSERT INTO opened (batch, campaign, round, tags, places, classes, labels) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO opened (batch, campaign, round, places, classes, labels) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
             (
                 id,
                 campaign.id,
                 batch.round,
-                b"".join(tags),
                 places[order].astype("<i8").tobytes(),
                 classes[order].tobytes(),
                 labels[order].tobytes(),
@@ -391,18 +389,11 @@ def _fresh(
     transaction: Transaction, campaign: Campaign, round: int, tags: tuple[bytes, ...]
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Say which envelopes are new in the round's block; a second copy in one batch is not."""
-    where = (campaign.id, campaign.block_start(round), campaign.block_end(round))
-    rows = transaction.execute(
-        "SELECT tags FROM opened WHERE campaign = ? AND round >= ? AND round <= ?", where
-    )
-    if campaign.carry_rounds:
-        rows += transaction.execute(
-            "SELECT tags FROM block_tags WHERE campaign = ? AND round >= ? AND round <= ?", where
-        )
-    seen = {row[0][start : start + 16] for row in rows for start in range(0, len(row[0]), 16)}
+    # Sorted: nothing shows in which order they came, and two servers cannot wait for each other.
+    order = sorted(range(len(tags)), key=tags.__getitem__)
+    block = campaign.block_start(round)
+    rows = [(campaign.id, block, tags[place]) for place in order]
+    columns = ("campaign", "block", "tag")
     is_fresh = np.zeros(len(tags), dtype=np.bool_)
-    for place, tag in enumerate(tags):
-        if tag not in seen:
-            seen.add(tag)
-            is_fresh[place] = True
+    is_fresh[order] = transaction.insert_new("envelope_tag", columns, rows, key=3)
     return is_fresh

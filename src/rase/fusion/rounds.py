@@ -10,7 +10,7 @@ from rase.counts.fleet import of_fleet, of_reporters
 from rase.counts.moments import moments_of
 from rase.counts.registry import TRACKED, estimator_named
 from rase.errors import StorageConflict, StorageError
-from rase.fusion.answers import Settled, keep_tags, kept_methods, read_settled, write_settled
+from rase.fusion.answers import Settled, forget_tags, kept_methods, read_settled, write_settled
 from rase.fusion.campaigns import campaign_of_version
 from rase.fusion.mechanism import randomizer_of
 from rase.fusion.parts import estimate_parts
@@ -302,15 +302,11 @@ class Rounds:
 
     def _erase(self, transaction: Transaction, settled: Settled) -> None:
         where = (settled.campaign.id, settled.round)
-        if settled.campaign.carry_rounds:
-            keep_tags(transaction, settled.campaign, settled.round)
+        # A final round takes no more envelopes.
+        forget_tags(transaction, settled.campaign, settled.round)
         if not self._policy.keep_values_s:
             transaction.execute("DELETE FROM opened WHERE campaign = ? AND round = ?", where)
             return
-        # A final round takes no more envelopes, so its tags have no further use here.
-        transaction.execute(
-            "UPDATE opened SET tags = ? WHERE campaign = ? AND round = ?", (b"", *where)
-        )
         transaction.execute(
             "UPDATE rounds SET kept_until_s = ? WHERE campaign = ? AND round = ?",
             (int(self._clock.now_s()) + self._policy.keep_values_s, *where),

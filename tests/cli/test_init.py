@@ -242,6 +242,8 @@ def test_a_promise_that_cannot_be_kept_is_refused(
     crowd = ("--k-min", "20", "--colluding", "19")
     assert main(["init", str(folder), "--range", "0", "1", *crowd]) == 2
     assert "two honest reports of k_min 20, got 19" in capsys.readouterr().err
+    assert main(["init", str(folder), "--range", "0", "1", "--delta", "1"]) == 2
+    assert "delta must be between 1e-100 and 1, got 1.0" in capsys.readouterr().err
     assert not folder.exists()
 
 
@@ -252,6 +254,11 @@ def test_a_promise_that_cannot_be_kept_is_refused(
         (["--k-min", "1"], 3, "k_min must be"),
         (["--window", "0"], 3, "window must be"),
         (["--owner-day", "0"], 2, "--owner-day"),
+        (["--owner-report", "nan"], 2, "'--owner-report': nan is not a finite number"),
+        (["--window-budget", "nan"], 2, "'--window-budget': nan is not a finite number"),
+        (["--shuffled-epsilon", "inf"], 2, "'--shuffled-epsilon': inf is not a finite number"),
+        (["--devices", "9", "--k-min", "10"], 2, "--k-min must be at most what reports"),
+        (["--delta", "1"], 3, "delta must be a number from 1e-12 to 0.1, got 1.0"),
         (["--campaign", "No Good"], 3, "id must be"),
         (["--fusion-url", "http://fusion.example"], 3, "--fusion-url must begin with https://"),
         (["--fusion-url", "http://127.0.0.1:99999"], 3, "--fusion-url must be an address"),

@@ -33,6 +33,11 @@ ARGUMENTS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "epsilon -1": ((*RANGE, "--epsilon", "-1"), 2, "epsilon must be "),
     "epsilon nan": ((*RANGE, "--epsilon", "nan"), 2, "epsilon must be "),
     "epsilon inf": ((*RANGE, "--epsilon", "inf"), 2, "epsilon must be "),
+    "too much promised": (
+        (*RANGE, "--shuffled-epsilon", "1e-9"),
+        5,
+        "promises (1e-09, 1e-06) for 1 report of a device in rounds of 2: ask",
+    ),
     "epsilon text": ((*RANGE, "--epsilon", "much"), 2, "'much' is not a valid float."),
     "range": (("--range", "5", "5", "--epsilon", "1"), 2, "low must be below high, got low 5.0"),
     "range nan": (("--range", "0", "nan", "--epsilon", "1"), 2, "must be finite numbers"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rase.accounting.ledger.limits import UNASKED_DAY_EPSILON, UNASKED_REPORT_EPSILON
+from rase.cli.arguments import usage
 from rase.cli.init_guide import advised_campaign, ask_missing
 from rase.clock import SystemClock, parse_duration_s, round_number
 from rase.device.settings import SCHEDULES
@@ -28,7 +29,21 @@ _K_MIN = 20
 _OF_DEVICES = 0.8
 _SHUFFLED_EPSILON = 1.0
 _WISHES = ("shuffled_epsilon", "delta", "colluding")
-_ABOVE_0 = click.FloatRange(min=0, min_open=True)
+
+
+class _Above0(click.FloatRange):
+    """A finite number above 0: click alone lets NaN pass."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
+
+
+_ABOVE_0 = _Above0(min=0, min_open=True)
 
 
 @click.command("init", short_help="Make the folders of the servers and a device, with keys.")
@@ -109,7 +124,7 @@ _ABOVE_0 = click.FloatRange(min=0, min_open=True)
 @click.option("--window", type=int, help="Rounds of a budget; those of a day.")
 @click.option(
     "--window-budget",
-    type=float,
+    type=_ABOVE_0,
     help="Epsilon in a window; that of one report if devices rotate, else of one in every round.",
 )
 @click.option(
@@ -406,7 +421,8 @@ def _fit_budget(base: "Campaign", options: dict[str, Any]) -> "Campaign":
         (options["owner_day"] or UNASKED_DAY_EPSILON) / a_day,
         (options["window_budget"] or math.inf) / a_window,
     )
-    fitted = fit_budget(base, mechanism=options["mechanism"], most=most, **asked)
+    with usage():
+        fitted = fit_budget(base, mechanism=options["mechanism"], most=most, **asked)
     return state_promise(fitted, **asked)
 
 

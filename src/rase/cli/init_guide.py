@@ -65,6 +65,14 @@ def advised_campaign(
     found: list[tuple[Campaign, float]] = []
     for length, words in _ROUNDS:
         campaign = make({**options, "round_": length})
+        turns = campaign.window if options["schedule"] == "rotate" else 1
+        if campaign.k_min * turns > options["devices"]:
+            click.echo(
+                f"With rounds of {words} fewer than {campaign.k_min} devices (k_min) report in "
+                "one, so none is released.",
+                err=True,
+            )
+            continue
         share = _share_of(campaign)
         found.append((campaign, share))
         error = f"{share * campaign.domain.width:.3g} {campaign.unit}".strip()
@@ -82,6 +90,11 @@ def advised_campaign(
             )
         if share <= ROUGH:
             break
+    if not found:
+        raise click.UsageError(
+            f"--k-min must be at most what reports in a round of {options['devices']} devices, or "
+            "no round is ever released: lower it or --window, or take --schedule every-round."
+        )
     campaign, share = min(found, key=lambda one: one[1])
     if share > USEFUL:
         roughly = "is rough" if share <= ROUGH else "says hardly anything"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from rase.cli.run_page import check_pictures, drawn_run
 from rase.cli.run_quantities import AskedQuantities, read_quantities
 from rase.counts.registry import ESTIMATORS
 from rase.domain import Categories
+from rase.errors import PrivacyRefused
 from rase.laws.registry import CHOICES, mechanisms_of
 
 if TYPE_CHECKING:
@@ -248,9 +249,11 @@ def command(
     with usage():
         several = _asked_of(quantities, turns=turns, split=split, columns=columns, asked=asked)
         options = RunOptions(**asked) if several is None else several.first
-        # Mistakes are refused before the table is looked at.
+        # Mistakes are refused before the table is looked at; what so many devices cannot promise,
+        # those of the table may.
         for one in [options] if several is None else several.options.values():
-            one.plan(most=_SOME)
+            with suppress(PrivacyRefused):
+                one.plan(most=_SOME)
         hints = Hints(**dialect)
         if engine == "spark" and hints != Hints():
             raise click.UsageError(

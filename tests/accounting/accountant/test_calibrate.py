@@ -58,7 +58,7 @@ def test_the_local_epsilon_is_capped() -> None:
 def test_a_promise_that_nothing_keeps_is_refused() -> None:
     """Below the smallest local epsilon there is no law."""
     with pytest.raises(
-        PrivacyRefused, match=r"no local epsilon from 0\.0001 on keeps 100000 reports"
+        PrivacyRefused, match=r"no local epsilon from 0\.0001 on promises .* for 100000 reports of"
     ):
         calibrate(PUBLIC, shuffled_epsilon=1e-4, delta=1e-9, n=2, rounds=100_000)
 

@@ -80,6 +80,10 @@ def test_a_cap_on_the_local_epsilon_holds() -> None:
         ({"shuffled_epsilon": None}, "got neither"),
         ({"devices": 1}, "devices must be at least 2, got 1"),
         ({"reports": 0}, "reports must be at least 1, got 0"),
+        (
+            {"shuffled_epsilon": None, "local_epsilon": 1.0, "reports": 3},
+            "reports must come with shuffled_epsilon",
+        ),
         ({"k_min": 1}, "k_min must be between 2"),
         ({"k_min": 101}, "k_min must be between 2 and the 100 devices"),
         ({"colluding": 79}, "colluding must leave two honest reports of k_min 80"),

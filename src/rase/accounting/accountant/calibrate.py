@@ -142,9 +142,9 @@ def calibrate(
                 kept += [law(rung) for rung in _rungs_below(law, epsilon, wish)]
     if not kept:
         raise PrivacyRefused(
-            f"no local epsilon from {MIN_EPSILON:g} on keeps {rounds} reports at "
-            f"({shuffled_epsilon:g}, {delta:g}) among {n}: ask for fewer reports, or a larger "
-            "shuffled epsilon."
+            f"no local epsilon from {MIN_EPSILON:g} on promises ({shuffled_epsilon:g}, {delta:g}) "
+            f"for {rounds} report{'s' * (rounds > 1)} of a device in rounds of {n}: ask for fewer "
+            "reports, or a larger shuffled epsilon."
         )
     best = min(kept, key=worst_error)
     # Below its ladder the optimal channel is the bit: then that is its name.

@@ -194,6 +194,8 @@ def plan_promises(
     """
     if shuffled_epsilon is not None and local_epsilon is not None:
         raise ValueError("either shuffled_epsilon or epsilon must be given, got both.")
+    if shuffled_epsilon is None and reports != 1:
+        raise ValueError("reports must come with shuffled_epsilon, which they share.")
     if devices < 2:
         raise ValueError(
             f"devices must be at least 2, got {devices}; one has nobody to hide among."

@@ -83,6 +83,9 @@ def test_every_command_that_a_page_shows_exists() -> None:
         name, rest = "rase", words[1:]
         while rest and f"{name} {rest[0]}" in known:
             name, rest = f"{name} {rest[0]}", rest[1:]
+        if name == "rase" and rest[:1] in (["help"], ["version"]):
+            # Read by the group as --help and --version: tests/cli/test_main.py.
+            continue
         if name == "rase":
             wrong.append((page.name, line))
             continue

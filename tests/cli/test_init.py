@@ -417,12 +417,14 @@ def test_states_bounds_and_labels_are_written(tmp_path: Path) -> None:
     assert campaign.target == "reporters"
     settings = DeviceFolder(tmp_path / "states/device")
     assert "# low" in settings.settings_file.read_text("utf-8")
+    assert settings.settings({}).source.states == {}
     words = ["--bound", "3000", "--bound", "1000", "--devices", "4000"]
     assert main(["init", str(tmp_path / "bins"), *words]) == 0
     text = (tmp_path / "bins/fusion/campaign.toml").read_text("utf-8")
     campaign = campaign_of(tomllib.loads(text)["campaign"])
     assert campaign.bounds == (1000.0, 3000.0)
     assert campaign.shuffled_epsilon == 1.0
+    assert DeviceFolder(tmp_path / "bins/device").settings({}).source.states is None
 
 
 def test_one_question_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

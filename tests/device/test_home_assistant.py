@@ -1,20 +1,25 @@
 """The owner's entities in a real Home Assistant, and a reading from it by its REST interface."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.broker import Mosquitto
+from tests.device.conftest import CAMPAIGN
+from tests.device.test_fleet_estimates import message, seen
 from tests.home_assistant import HomeAssistant
 from tests.patience import until
 
+from rase.device.fleet import FleetEstimates, FleetReader, compare
 from rase.device.folder import DeviceFolder
 from rase.device.home import HomeEntities
 from rase.device.sources.homeassistant import HomeAssistantSource
 from rase.device.sources.interface import SourceFailed
 from rase.transport.discovery import Discovery, Entity, unit_fields
 from rase.transport.session import BrokerSession
+from rase.wire.frames import Topics
 
 if TYPE_CHECKING:
     from tests.device.conftest import World
@@ -69,6 +74,38 @@ def test_owners_see_and_switch_their_device(
     until(lambda: shows(SHARE, "on"))
     entities.close()
     until(lambda: home.state(SHARE)["state"] == "unavailable")
+    assert home.complaints() == []
+
+
+@pytest.mark.homeassistant
+def test_owners_see_themselves_against_the_fleet(
+    world: "World", home: HomeAssistant, mosquitto: Mosquitto
+) -> None:
+    """In words or as a difference, as they chose; it follows what is public on the broker."""
+    folder, ledger = DeviceFolder(world.folder), world.ledger()
+    fleet = BrokerSession(mosquitto.broker(), "fleet")
+    fleet.start()
+    assert fleet.wait_up(10)
+    estimates = FleetEstimates(CAMPAIGN.id)
+    reader = FleetReader(mosquitto.broker(), estimates, CAMPAIGN.id)
+    for at_home, first, second in (("words", "above", "below"), ("difference", "400.0", "-800.0")):
+        name = f"attic-{at_home}"
+        entities = HomeEntities(
+            mosquitto.broker(), name, folder=folder, clock=world.clock, journal=world.notes,
+            at_home=at_home,
+        )  # fmt: skip
+
+        def shows(state: str, entities: HomeEntities = entities, name: str = name) -> bool:
+            entities.publish_state(ledger, compare(seen(900.0), estimates, CAMPAIGN))
+            entity = f"sensor.rase_{name.replace('-', '_')}_against_the_fleet"
+            return bool(home.state(entity).get("state") == state)
+
+        for mean, said in ((500.0, first), (1700.0, second)):
+            fleet.publish(Topics(CAMPAIGN.id).estimate, message(0, mean, 20.0), is_retained=True)
+            until(partial(shows, said))
+        entities.close()
+    reader.close()
+    fleet.stop()
     assert home.complaints() == []
 
 

@@ -1,24 +1,31 @@
 """The fleet in a real Home Assistant: entities appear by themselves, with class, unit and state."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.broker import Mosquitto
-from tests.fusion.conftest import CAMPAIGN, ROUND
+from tests.fusion.conftest import CAMPAIGN, ROUND, made_centre
 from tests.fusion.test_mqtt import TOPICS, Reader, finish, fusion_of, published
+from tests.fusion.test_parts import STATES, draw, happen
 from tests.home_assistant import HomeAssistant
 from tests.patience import until
 
+from rase.fusion.alarms import Alarms
 from rase.fusion.mqtt import fleet_discovery
-from rase.fusion.settings import FusionBrokerSettings
+from rase.fusion.settings import AlarmSettings, FusionBrokerSettings
 from rase.transport.session import BrokerSession
 
 if TYPE_CHECKING:
     from tests.fusion.conftest import Centre
 
 MEAN = "sensor.fleet_street_power_mean"
+ALARM = "binary_sensor.fleet_heat_pump_alarm_mostly_on"
+MOSTLY_ON = AlarmSettings(
+    name="mostly-on", campaign="heat-pump", category="on", kind="above", level=0.5
+)
 
 
 @pytest.fixture
@@ -34,7 +41,7 @@ def mosquitto(tmp_path: Path) -> Iterator[Mosquitto]:
 def test_the_fleet_appears_by_itself(
     centre: "Centre", mosquitto: Mosquitto, tmp_path: Path
 ) -> None:
-    """Six entities with the published numbers; they follow a new round, and vanish when cleaned."""
+    """Seven entities with the published numbers; they follow a new round, vanish when cleaned."""
     fusion = fusion_of(centre)
     finish(fusion, centre.clock)
     home = HomeAssistant(tmp_path / "ha", mosquitto)
@@ -45,7 +52,7 @@ def test_the_fleet_appears_by_itself(
             told = reader.json(TOPICS.estimate)
             until(lambda: home.state(MEAN).get("state") == str(told["value"]))
             found = home.entities("sensor", "fleet_street_power")
-            assert len(found) == 6
+            assert len(found) == 7
             mean = found[MEAN]["attributes"]
             assert mean["unit_of_measurement"] == CAMPAIGN.unit
             assert mean["device_class"] == "power"
@@ -75,3 +82,43 @@ def test_the_fleet_appears_by_itself(
     finally:
         reader.close()
         home.close()
+
+
+@pytest.mark.sqlite
+@pytest.mark.homeassistant
+def test_shares_of_states_and_alarms_are_entities(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    """Shares in percent, of all and of labels; an alarm is a binary sensor that goes on and off."""
+    with made_centre(tmp_path / "fusion.sqlite") as made:
+        made.publisher.publish(STATES)
+        alarms = Alarms(made.database, made.questions, [MOSTLY_ON])
+        fusion = replace(fusion_of(made), alarms=alarms)
+        home = HomeAssistant(tmp_path / "ha", mosquitto)
+        settings = FusionBrokerSettings(url=mosquitto.broker().url, discovery=True)
+
+        def round_of(state: str, number: int) -> None:
+            places = draw(STATES, [state] * 300)
+            happen(made, STATES, {1: places, 2: places}, number)
+            for wake in fusion.on_final:
+                wake()
+
+        def share(entity: str) -> float:
+            return float(home.state(f"sensor.fleet_heat_pump_share_{entity}").get("state", "nan"))
+
+        try:
+            with published(fusion, settings):
+                round_of("off", ROUND)
+                until(lambda: home.state(ALARM).get("state") == "off")
+                assert home.state(ALARM)["attributes"]["device_class"] == "problem"
+                until(lambda: share("off") > 90)
+                found = home.entities("sensor", "fleet_heat_pump_share")
+                assert len(found) == 9
+                units = {one["attributes"]["unit_of_measurement"] for one in found.values()}
+                assert units == {"%"}
+                round_of("on", ROUND + 1)
+                until(lambda: home.state(ALARM)["state"] == "on")
+                until(lambda: share("on") > 90 and share("on_of_north") > 90)
+                round_of("off", ROUND + 2)
+                until(lambda: home.state(ALARM)["state"] == "off")
+            assert home.complaints() == []
+        finally:
+            home.close()

@@ -213,6 +213,7 @@ def command(folder: Path, **options: Any) -> None:
             schedule=options["schedule"],
             shuffled_epsilon=owner.shuffled_epsilon,
             span_shuffled_epsilon=owner.span_shuffled_epsilon,
+            reads_states=bool(campaign.states) and not campaign.bounds,
         )
 
     made = install(folder, plan, now_s=now_s, device_text=device_text, device_file="device.toml")

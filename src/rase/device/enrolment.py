@@ -40,6 +40,7 @@ registrar_key = {registrar_key}
 # campaign_hash = "ab12"         # of the first campaign to accept, 64 hexadecimal digits
 # broker = "mqtts://broker.example"      # reports go through it instead of HTTPS
 {schedule_line}
+# label = "north"              # one of the campaign's; needs owner.shares_label
 # cover = false                # send nothing in rounds without a report; that can be seen. true
 #                                refuses campaigns that go without cover reports
 
@@ -60,9 +61,10 @@ least_k = {least_k}
 # What you agree to is the first campaign that keeps these rules. A new version of it may not:
 # epsilon_may_rise = true       # make reports cost more, up to report_epsilon
 # most_alpha = 0.5              # hide senders less, up to an order that may reveal so much
+# shares_label = true           # the shuffler may learn the label; false reports without it
 
 [source]
-# stdin: one number a line. Others:
+# stdin: one number a line, or one state. Others:
 #   kind = "csv"     path = "power.csv", column = "power_w"
 #   kind = "exec"    command = ["/usr/local/bin/read-meter"]
 #   kind = "http"    url = "http://192.168.1.20/rpc/Switch.GetStatus?id=0", json_path = "apower"
@@ -70,6 +72,7 @@ least_k = {least_k}
 #   kind = "mqtt"    preset = "tasmota", meter = "plug-1"; the broker stands in [home]
 #   kind = "homeassistant"  url = "http://ha:8123", entity = "sensor.power", token_file = "token"
 kind = "stdin"
+{reads_line}
 # every_s = 60                 # how often to ask; ten times a round by default
 # scale = 1.0
 # aggregate = "mean"           # or "last", or "increments" of a counter
@@ -78,9 +81,14 @@ kind = "stdin"
 # broker = "mqtt://192.168.1.10"         # the owner's own broker
 # user = "rase"
 # password_file = "home-password"
+
+# What the source says, and which state of the campaign it is; others stand for themselves.
+# [states]
+# "HEAT" = "heating"
 """
 
 
+_READS_LINE = 'reads = "states"             # names of states instead of numbers'
 _SCHEDULE_LINES = {
     "every-round": '# schedule = "rotate"         # one report in each window, not in every round',
     "rotate": 'schedule = "rotate"           # one report in each window, not in every round',
@@ -109,6 +117,7 @@ def settings_text(
     schedule: str = "every-round",
     shuffled_epsilon: float | None = None,
     span_shuffled_epsilon: float | None = None,
+    reads_states: bool = False,
 ) -> str:
     """Return a commented device.toml; budgets that are None are what an owner allows unasked."""
     low, high = value_range or (0.0, 0.0)
@@ -130,6 +139,7 @@ def settings_text(
         shuffled_line=_owner_line("shuffled_epsilon", shuffled_epsilon, 1.0),
         span_shuffled_line=_owner_line("span_shuffled_epsilon", span_shuffled_epsilon, 4.0),
         schedule_line=_SCHEDULE_LINES[schedule],
+        reads_line=f"{'' if reads_states else '# '}{_READS_LINE}",
     )
 
 

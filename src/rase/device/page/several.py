@@ -43,7 +43,7 @@ def overview(moments: Mapping[str, Moment], form: Form, *, theme: str) -> bytes:
 
 
 def _quantities(moments: Mapping[str, Moment], form: Form) -> Markup:
-    columns = ("Quantity", "Measured now", "Sent last", "State", "")
+    columns = ("Quantity", "Measured now", "Sent last", "State")
     return cards.card(
         "quantities",
         "What is measured",
@@ -89,8 +89,8 @@ def _row(name: str, now: Moment, form: Form) -> Markup:
         tag("th", tag("a", shown, href=f"{name}/"), scope="row"),
         tag("td", measured.strip()),
         tag("td", sent.strip()),
-        tag("td", tag("span", now.sharing.value, class_=f"badge {TONES[now.sharing]}")),
-        tag("td", button),
+        # Together, so that both are seen on a telephone.
+        tag("td", tag("span", now.sharing.value, class_=f"badge {TONES[now.sharing]}"), button),
     )
 
 

@@ -261,7 +261,14 @@ def _against_fleet(now: Moment) -> Markup | None:
         ),
         cards.table(
             "You against the fleet",
-            [(what, ""), (f"You{ending}", "number"), (f"The fleet{ending}", "number"), ("", "")],
+            # What it comes to stands where a telephone shows it.
+            [
+                (what, ""),
+                ("Compared", ""),
+                (f"You{ending}", "number"),
+                (f"The fleet{ending}", "number"),
+                ("95 % interval", "number"),
+            ],
             [_fleet_row(one, now.campaign) for one in now.against],
         ),
         tag("p", _HOW, class_="small soft"),
@@ -273,10 +280,11 @@ def _fleet_row(one: Against, campaign: Campaign) -> tuple[tuple[str, str], ...]:
         return f"{100 * value:.1f} %" if one.state is not None else number(value)
 
     return (
-        (one.state or campaign.quantity, "name"),
+        (one.state or campaign.quantity, ""),
+        (_BESIDES[one.word], ""),
         (words(one.own), "number"),
-        (f"{words(one.fleet)} ({words(one.low)} to {words(one.high)})", "number"),
-        (_BESIDES[one.word], "words"),
+        (words(one.fleet), "number"),
+        (f"{words(one.low)} to {words(one.high)}", "number"),
     )
 
 

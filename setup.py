@@ -3,6 +3,7 @@
 Without a compiler the extension is left out, and the NumPy kernels serve.
 """
 
+import hashlib
 import os
 import re
 import sys
@@ -36,6 +37,13 @@ def index_page() -> str:
     return _LINK.sub(rf"[\2]({ADDRESS}/blob/v{VERSION[0]}/\3)", text)
 
 
+def stamp() -> int:
+    """Return a number of the kernels' sources, by which rase.kernels.backend knows old builds."""
+    files = sorted(Path("src/rase/kernels").glob("native*.[ch]"))
+    contents = b"".join(one.read_bytes() for one in files)
+    return int.from_bytes(hashlib.sha256(contents).digest()[:8], "big")
+
+
 setup(
     long_description=index_page(),
     long_description_content_type="text/markdown",
@@ -55,7 +63,7 @@ setup(
             sources=[f"src/rase/kernels/native_{name}.c" for name in SOURCES],
             depends=[str(one) for one in sorted(Path("src/rase/kernels").glob("native*.h"))],
             extra_compile_args=FLAGS.get(sys.platform, OTHER_FLAGS),
-            define_macros=[("Py_LIMITED_API", "0x030b0000")],
+            define_macros=[("Py_LIMITED_API", "0x030b0000"), ("RASE_STAMP", f"{stamp()}ULL")],
             py_limited_api=True,
             optional=True,
         )

@@ -3,7 +3,10 @@
 import os
 import subprocess
 import sys
-from typing import Any
+from pathlib import Path
+from shutil import copytree, ignore_patterns
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -36,6 +39,38 @@ def test_the_kernels_in_use_are_told(
 def test_an_absent_module_is_no_error() -> None:
     """Where nothing was compiled the import gives nothing."""
     assert backend._import("rase.kernels._absent") is None
+
+
+def test_kernels_of_other_sources_are_not_used(
+    native: backend.Compiled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changed source, or a build from before there were stamps, is known and told."""
+    here = Path(backend.__file__).parent
+    assert backend._is_of(native, here)
+    assert backend._is_of(native, tmp_path)  # installed without sources
+    for name in ("native.h", "native_bank.c"):
+        (tmp_path / name).write_bytes((here / name).read_bytes())
+    assert not backend._is_of(native, tmp_path)
+    assert not backend._is_of(cast(backend.Compiled, SimpleNamespace()), here)
+    monkeypatch.setattr(backend, "native", None)
+    monkeypatch.setattr(backend, "is_old", True)
+    assert "bootstrap.py" in backend.kernels_in_use()
+
+
+def test_a_checkout_with_an_old_build_works(native: backend.Compiled, tmp_path: Path) -> None:
+    """With sources changed after compiling NumPy serves, and `rase --version` says why."""
+    copy = tmp_path / "rase"
+    copytree(Path(backend.__file__).parent.parent, copy, ignore=ignore_patterns("__pycache__"))
+    with (copy / "kernels" / "native_bank.c").open("a") as file:
+        file.write("/* changed */")
+    done = subprocess.run(
+        [sys.executable, "-c", "from rase.cli import main; main(['--version'])"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "NumPy (the compiled kernels are of other sources" in done.stdout
 
 
 def test_the_compiled_module_offers_what_is_declared(native: backend.Compiled) -> None:

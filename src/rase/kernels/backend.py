@@ -1,11 +1,14 @@
 """Which kernels are used: the compiled ones if they were built, otherwise their NumPy twins.
 
 Both give the same results for the same words, so the choice is one of speed alone. The environment
-variable ``RASE_KERNELS=numpy`` chooses the twins where both are at hand.
+variable ``RASE_KERNELS=numpy`` chooses the twins where both are at hand. In a checkout whose C
+sources have changed since they were compiled, the twins serve until they are compiled again.
 """
 
+import hashlib
 import importlib
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 if TYPE_CHECKING:
@@ -104,6 +107,9 @@ class Compiled(Protocol):
     ) -> bool:
         """Take rounds into a bank of filters; `rase.series.bank`."""
 
+    def stamp(self) -> int:
+        """Return a number of the sources it was compiled from."""
+
     def instructions(self) -> str:
         """Return the names of the processor instructions in use."""
 
@@ -118,7 +124,7 @@ def kernels_in_use() -> str:
     if native is not None:
         return f"compiled ({native.instructions()})"
     reason = "not compiled here" if compiled is None else "RASE_KERNELS=numpy"
-    return f"NumPy ({reason})"
+    return f"NumPy ({_OLD if is_old else reason})"
 
 
 def _import(name: str) -> Compiled | None:
@@ -129,5 +135,21 @@ def _import(name: str) -> Compiled | None:
         return None
 
 
+def _is_of(kernels: Compiled, folder: Path) -> bool:
+    """Return whether kernels were compiled from the sources in a folder; true if none are there."""
+    files = sorted(folder.glob("native*.[ch]"))
+    contents = b"".join(one.read_bytes() for one in files)
+    stamp = int.from_bytes(hashlib.sha256(contents).digest()[:8], "big")
+    # Older ones have no such number.
+    return not files or getattr(kernels, "stamp", int)() == stamp
+
+
+_OLD = (
+    "the compiled kernels are of other sources than these: run python3 scripts/bootstrap.py dev, "
+    "or make test"
+)
 compiled = _import("rase.kernels._native")
+is_old = compiled is not None and not _is_of(compiled, Path(__file__).parent)
+if is_old:
+    compiled = None
 native = None if os.environ.get("RASE_KERNELS") == "numpy" else compiled

@@ -323,6 +323,15 @@ static PyObject *py_instructions(PyObject *self, PyObject *unused)
     return PyUnicode_FromString(instructions_used());
 }
 
+/* From which sources this was built: setup.py hands the number in. */
+#ifndef RASE_STAMP
+#define RASE_STAMP 0
+#endif
+static PyObject *py_stamp(PyObject *self, PyObject *unused)
+{
+    return PyLong_FromUnsignedLongLong(RASE_STAMP);
+}
+
 static PyMethodDef methods[] = {
     {"integers_below", py_integers_below, METH_VARARGS, "Draw below each bound."},
     {"draw_indices", py_draw_indices, METH_VARARGS, "Draw from one table."},
@@ -342,6 +351,7 @@ static PyMethodDef methods[] = {
     {"filter_rounds", py_filter_rounds, METH_VARARGS, "Take rounds into filters of one shape."},
     {"look_back", py_look_back, METH_VARARGS, "Go backward through filtered rounds."},
     {"follow_rounds", py_follow_rounds, METH_VARARGS, "Take rounds into a bank of filters."},
+    {"stamp", py_stamp, METH_NOARGS, "Return a number of the sources."},
     {"instructions", py_instructions, METH_NOARGS, "Name the instructions in use."},
     {NULL, NULL, 0, NULL},
 };

@@ -103,7 +103,9 @@ def shares(
         name = f"from {one.category}" if one.method != "shares" else one.category
         whole = found.simultaneous.get(str(one.category))
         more = "" if whole is None else f"  all at once: {whole[0]:.3f} to {whole[1]:.3f}"
-        click.echo(f"{name:<24} {one.value:.3f}  {one.low:.3f} to {one.high:.3f}{more}")
+        # As far as it can be one: the unbiased value, which may lie outside, is in --json.
+        value = found.shown.get(str(one.category), one.value) if whole else one.value
+        click.echo(f"{name:<24} {value:.3f}  {one.low:.3f} to {one.high:.3f}{more}")
     for quantile_ in found.quantiles:
         low = "any lower" if quantile_.low is None else f"{quantile_.low:g}"
         high = "any higher" if quantile_.high is None else f"{quantile_.high:g}"

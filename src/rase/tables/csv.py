@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.csv
 
 from rase.errors import DataError
-from rase.tables.columns import Chunk, plain_column
+from rase.tables.columns import Chunk
 from rase.tables.files import Files, TableFile
 from rase.tables.layouts import Layout, find_layout
+from rase.tables.plain import plain_column
 from rase.tables.source import TableSource
 
 __all__ = ["CsvSource", "open_csv", "wrong_row"]

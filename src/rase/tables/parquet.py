@@ -16,10 +16,11 @@ import pyarrow.parquet
 
 from rase.errors import DataError
 from rase.tables.arrow import as_arrow
-from rase.tables.columns import Chunk, ColumnReader, TimeColumn
+from rase.tables.columns import Chunk, ColumnReader
 from rase.tables.files import Files, TableFile
 from rase.tables.layouts import Layout, find_layout
 from rase.tables.source import TableSource
+from rase.tables.times import TimeColumn
 
 if TYPE_CHECKING:
     from rase.arrays import Places

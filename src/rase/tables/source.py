@@ -17,13 +17,14 @@ import pyarrow as pa
 
 from rase.domain import Categories
 from rase.errors import DataError
-from rase.tables.columns import Chunk, ColumnReader, Hints, TimeColumn
+from rase.tables.columns import Chunk, ColumnReader, Hints
 from rase.tables.dates import DateStyle
 from rase.tables.files import Files, find_files
 from rase.tables.layouts import Columns, Layout, find_layout
 from rase.tables.numbers import NumberStyle
 from rase.tables.readings import Contributions, contributions_of
 from rase.tables.rows import NamedSource, Rows, RowSource
+from rase.tables.times import TimeColumn
 
 __all__ = ["TableSource", "open_source"]
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 import rase
 from rase.errors import RaseError
 from rase.kernels.keyed import RunKey
-from rase.tables.columns import ColumnReader, TimeColumn
+from rase.tables.columns import ColumnReader
 from rase.tables.files import Files
 from rase.tables.parquet import read_groups
 from rase.tables.parts import Part
@@ -30,6 +30,7 @@ from rase.tables.readings import KeyedRows
 from rase.tables.release_log import PartResult
 from rase.tables.rounds import Collected, Drawn, draw, estimate_rounds
 from rase.tables.summary import DeviceCounts
+from rase.tables.times import TimeColumn
 
 if TYPE_CHECKING:
     from rase.arrays import Words

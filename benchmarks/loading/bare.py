@@ -1,4 +1,7 @@
-"""The limit of everything that opens reports: `Suite.decrypt` alone, on all cores."""
+"""The limit of everything that opens reports: `Suite.decrypt` alone, on all cores.
+
+For a whole round the tokens of its reports are verified, too.
+"""
 
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -7,9 +10,11 @@ from types import TracebackType
 from typing import Any
 
 from benchmarks.loading.setting import Fleet, cores
+from rase.wire.issuing import TokenVerifier, verifier_of
 from rase.wire.keys import Role
-from rase.wire.messages import HEADER_SIZE, MARK_SIZE, Header, inner_info, outer_info
+from rase.wire.messages import HEADER_SIZE, MARK_SIZE, Content, Header, inner_info, outer_info
 from rase.wire.suites import private_key, suite
+from rase.wire.tokens import NONCE_SIZE
 
 __all__ = ["Bare"]
 
@@ -21,18 +26,26 @@ class Bare:
         fleet: The keys.
         wires: Reports of one round.
         roles: Whose envelopes: the shuffler's, the fusion centre's, or both.
+        verifies: Whether tokens are verified.
     """
 
-    def __init__(self, fleet: Fleet, wires: Sequence[bytes], *, roles: Sequence[Role]) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        wires: Sequence[bytes],
+        *,
+        roles: Sequence[Role],
+        verifies: bool = False,
+    ) -> None:
         self._pools = [
             ProcessPoolExecutor(1, mp_context=get_context("spawn")) for _ in range(cores())
         ]
         for number, one in enumerate(self._pools):
             share = list(wires[number :: len(self._pools)])
-            one.submit(_hold, fleet, share, tuple(roles)).result()
+            one.submit(_hold, fleet, share, tuple(roles), verifies=verifies).result()
 
     def run(self) -> None:
-        """Decrypt everything."""
+        """Decrypt and verify everything."""
         for job in [one.submit(_decrypt_all) for one in self._pools]:
             job.result()
 
@@ -52,9 +65,10 @@ class Bare:
 
 
 _held: list[tuple[Any, Any, list[bytes], bytes]] = []
+_tokens: list[tuple[TokenVerifier, list[bytes]]] = []
 
 
-def _hold(fleet: Fleet, wires: list[bytes], roles: tuple[Role, ...]) -> None:
+def _hold(fleet: Fleet, wires: list[bytes], roles: tuple[Role, ...], *, verifies: bool) -> None:
     round = Header.from_report(wires[0]).round
     infos = {
         Role.SHUFFLER: outer_info(fleet.hash, wires[0][:HEADER_SIZE]),
@@ -67,7 +81,11 @@ def _hold(fleet: Fleet, wires: list[bytes], roles: tuple[Role, ...]) -> None:
         if role in roles:
             _held.append((hpke, secret, envelopes, infos[role]))
         # What the shuffler finds begins with the mark.
-        envelopes = [hpke.decrypt(one, secret, infos[role])[MARK_SIZE:] for one in envelopes]
+        opened = [hpke.decrypt(one, secret, infos[role]) for one in envelopes]
+        envelopes = [one[MARK_SIZE:] for one in opened]
+    if verifies:
+        tokens = [Content.from_bytes(one).token for one in opened]
+        _tokens.append((verifier_of(fleet.modulus), tokens))
 
 
 def _decrypt_all() -> None:
@@ -75,3 +93,7 @@ def _decrypt_all() -> None:
         decrypt = hpke.decrypt
         for envelope in envelopes:
             decrypt(envelope, secret, info)
+    for verifier, tokens in _tokens:
+        for token in tokens:
+            if not verifier.is_signed(token[:NONCE_SIZE], token[NONCE_SIZE:]):
+                raise RuntimeError("a token was not signed.")

@@ -58,7 +58,7 @@ def test_every_route_of_the_shuffler_is_documented() -> None:
         (ROOT / f"src/rase/{name}").read_text(encoding="utf-8")
         for name in ("shuffler/app.py", "service/http.py")
     )
-    routes = set(re.findall(r'@app\.(get|post|put|delete)\("([^"]+)"', source))
+    routes = set(re.findall(r'@app\.(get|post|put|delete)\(\s*"([^"]+)"', source))
     plain = re.findall(r'PlainRoute\("(\w+)", "([^"]+)"', source)
     routes |= {(verb.lower(), path) for verb, path in plain}
     assert len(routes) >= 10

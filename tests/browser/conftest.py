@@ -74,9 +74,11 @@ class Site:
         assert self.orders.readline() == "done\n"
 
 
-def made(nursery: Nursery, folder: Path, rounds: int) -> Site:
-    """Make a site with some rounds, among them withheld ones."""
+def made(nursery: Nursery, folder: Path, rounds: int, *, shares: int = 0) -> Site:
+    """Make a site with some rounds, among them withheld ones; of states, too, if asked for."""
     centre, _ = serving.make(folder / "fusion.sqlite")
+    if shares:
+        serving.add_shares(centre, shares)
     if rounds:
         withheld = frozenset({*range(20, rounds, 37), rounds - 9, rounds - 8})
         serving.add_rounds(centre.database, rounds, withheld=withheld)
@@ -103,9 +105,9 @@ def studio() -> Iterator[Studio]:
 
 
 @contextlib.contextmanager
-def running(nursery: Nursery, folder: Path, rounds: int) -> Iterator[Site]:
+def running(nursery: Nursery, folder: Path, rounds: int, *, shares: int = 0) -> Iterator[Site]:
     """Run a site until the block ends."""
-    site = made(nursery, folder, rounds)
+    site = made(nursery, folder, rounds, shares=shares)
     site.start()
     try:
         yield site
@@ -125,6 +127,13 @@ def nursery() -> Iterator[Nursery]:
 def site(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A site with ten thousand rounds, which tests only read."""
     with running(nursery, tmp_path_factory.mktemp("site"), ROUNDS) as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+def states_site(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A site with a campaign of numbers and one of states with labels, which tests only read."""
+    with running(nursery, tmp_path_factory.mktemp("states"), 700, shares=700) as one:
         yield one
 
 

@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
@@ -22,15 +22,20 @@ from tests.registering import REGISTRAR_KEY, EveryWindow
 from rase.campaign import Campaign
 from rase.cli.pages import with_dashboard
 from rase.clock import FakeClock
+from rase.counts.estimate import Estimate
 from rase.dashboard.page import templates_of
+from rase.fusion.alarms import Alarms
 from rase.fusion.app import fusion_app
 from rase.fusion.campaigns import Publisher
 from rase.fusion.centre import FusionCentre
 from rase.fusion.health import space_of
 from rase.fusion.intake import Intake
+from rase.fusion.mechanism import campaign_of
 from rase.fusion.opening import BatchOpener
+from rase.fusion.parts import PartKey, write_parts
 from rase.fusion.query import Questions
 from rase.fusion.rounds import Rounds
+from rase.fusion.settings import AlarmSettings
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES, add_subscriber
 from rase.service.telemetry import Telemetry
 from rase.storage.interface import Database
@@ -42,8 +47,10 @@ __all__ = [
     "CAMPAIGN",
     "LATER_S",
     "LONG_NAME",
+    "STATES",
     "Shape",
     "add_rounds",
+    "add_shares",
     "make",
     "serve",
     "tokens",
@@ -71,6 +78,30 @@ CAMPAIGN = Campaign(
     estimators=("unbiased_mean", "sample_mean"),
     not_before=1_980_000,
     not_after=2_100_000,
+)
+STATES = campaign_of(
+    {
+        "id": "heat-pumps",
+        "version": 1,
+        "quantity": "heat pump",
+        "unit": "",
+        "categories": ["heating", "idle", "off"],
+        "labels": ["north", "south"],
+        "epsilon": [3.0],
+        "window": 96,
+        "window_budget": 144.0,
+        "k_min": 20,
+        "round_s": 900,
+        "upload_s": 120,
+        "grace_s": 240,
+        "not_before": CAMPAIGN.not_before,
+        "not_after": CAMPAIGN.not_after,
+    }
+)
+_ALARMS = (
+    AlarmSettings(name="all-idle", campaign=STATES.id, category="idle", kind="above", level=0.5),
+    AlarmSettings(name="street-too-high", campaign=CAMPAIGN.id, kind="above", level=250.0),
+    AlarmSettings(name="without-a-state", campaign=STATES.id, kind="below", level=0.1),
 )
 # How long after its newest round was closed a site is visited.
 LATER_S = 30
@@ -127,6 +158,7 @@ def make(path: Path, *, campaign: Campaign | None = CAMPAIGN) -> tuple[FusionCen
         rounds=Rounds(database, clock),
         questions=Questions(database),
         publisher=publisher,
+        alarms=Alarms(database, Questions(database), _ALARMS),
         telemetry=Telemetry("fusion", stream=io.StringIO()),
         space=lambda: space_of(path),
     )
@@ -176,6 +208,65 @@ def add_rounds(
             "INSERT INTO answers (campaign, round, method, target, value, standard_error, "
             "degrees_of_freedom, n) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             estimates,
+        )
+
+
+def add_shares(centre: FusionCentre, count: int) -> None:
+    """Publish the campaign of states, and write rounds of it in which heating goes up and down."""
+    assert centre.publisher is not None
+    centre.publisher.publish(STATES)
+    with centre.database.transaction() as transaction:
+        ((sequence,),) = transaction.execute("SELECT COALESCE(MAX(sequence), 0) FROM rounds")
+        for place in range(count):
+            round = STATES.not_before + place
+            state = "withheld" if place % 41 == 20 else "final"
+            transaction.execute(
+                "INSERT INTO rounds (campaign, round, version, state, batches, settles_s, sequence,"
+                " shuffle) VALUES (?, ?, 1, ?, 1, 0, ?, ?)",
+                [STATES.id, round, state, sequence + 1 + place, _WORDS],
+            )
+            if state == "final":
+                heating = 0.4 - 0.2 * math.cos(2 * math.pi * place / 96)
+                parts = {
+                    PartKey(label, name, "shares"): Estimate(
+                        value + move,
+                        0.03,
+                        n=reports,
+                        method="shares",
+                        target="share of the readings",
+                        lowest=0.0,
+                        highest=1.0,
+                    )
+                    for label, reports, move in (("", 900, 0.0), ("north", 500, 0.08))
+                    for name, value in (
+                        ("heating", heating),
+                        ("idle", 0.9 - heating),
+                        ("off", 0.1 - move),
+                    )
+                }
+                south = {
+                    PartKey("south", key.category, key.method): replace(
+                        one, value=one.value - (0.18 if key.category == "heating" else -0.09)
+                    )
+                    for key, one in parts.items()
+                    if key.label == "north"
+                }
+                write_parts(transaction, STATES, round, parts | south, described={})
+        raised = [
+            ("all-idle", STATES, 600, "raised", 0.71),
+            ("all-idle", STATES, 640, "quiet", 0.5),
+        ]
+        transaction.execute_many(
+            "INSERT INTO alarm_history (alarm, campaign, round, state, value, standard_error, "
+            "delivered) VALUES (?, ?, ?, ?, ?, 0.03, 1)",
+            [
+                (name, one.id, one.not_before + place, state, value)
+                for name, one, place, state, value in raised
+            ],
+        )
+        transaction.execute(
+            "INSERT INTO alarm_states (alarm, round, state) VALUES ('all-idle', ?, 'quiet')",
+            [STATES.not_before + count - 1],
         )
 
 

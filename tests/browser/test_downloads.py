@@ -72,19 +72,6 @@ def test_all_rounds(site: Site, opened: Opens) -> None:
     assert found[found["state"] == "withheld"][NUMBERS].isna().all(axis=None)
 
 
-@pytest.mark.parametrize("form", ["CSV", "JSON"])
-def test_an_answer(site: Site, opened: Opens, form: str) -> None:
-    """CSV and JSON of a window hold the same rows as /v1/windows."""
-    page = opened(site, site.operator)
-    file = saved(page, "/ask?kind=win&w=2h", form)
-    found = read_csv(file) if form == "CSV" else pd.read_json(file, precise_float=True)
-    first = (LAST - 47) * CAMPAIGN.round_s * 1000
-    span = {"from": str(first), "to": str(LAST * CAMPAIGN.round_s * 1000)}
-    told = asked(site, page, "/v1/windows", w="2h", **span)
-    assert len(found) == 48
-    same(found, told, ["round", "of_rounds", "status", *NUMBERS, "n", "local_epsilon"])
-
-
 def test_the_explorers_curves(studio: Studio, opened: Opens) -> None:
     """CSV: bias and noise make up the error in every row."""
     page = opened(studio)

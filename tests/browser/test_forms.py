@@ -12,7 +12,7 @@ _KINDS = "a[href], button, input, select, summary, [tabindex='0']"
 _STOPS = f"""[...document.querySelectorAll("{_KINDS}")]
   .filter((node) => node.checkVisibility() && !node.disabled && node.type !== "hidden")
   .filter((node) => node.type !== "radio" || node.checked)"""
-_FORMS = ("/campaign?beta=0.3&rho=0.5&n=", "/ask?kind=avg", "/subscribers")
+_FORMS = ("/campaign?beta=0.3&rho=0.5&n=", "/live?compare=week", "/subscribers")
 
 
 def walked(page: Page) -> tuple[list[int], int, int]:
@@ -51,8 +51,8 @@ def test_every_form_can_be_walked_through(site: Site, opened: Opens) -> None:
 def test_a_wrong_token_is_told(site: Site, opened: Opens) -> None:
     """The field is marked and the reason announced; the right one then works, by keyboard."""
     page = opened(site)
-    page.goto("/ask?kind=avg")
-    expect(page).to_have_url(re.compile(r"/login\?next=%2Fask"))
+    page.goto("/live?range=7d")
+    expect(page).to_have_url(re.compile(r"/login\?next=%2Flive"))
     expect(page.locator("#token")).to_be_focused()
     page.keyboard.type("rase_wrong")
     page.keyboard.press("Enter")
@@ -61,21 +61,21 @@ def test_a_wrong_token_is_told(site: Site, opened: Opens) -> None:
     expect(page.locator("#token")).to_be_focused()
     page.keyboard.type(site.reader)
     page.keyboard.press("Enter")
-    page.wait_for_url("**/ask?kind=avg")
-    expect(page.get_by_text("Promise to devices.")).to_be_visible()
+    page.wait_for_url("**/live?range=7d")
+    expect(page.get_by_text("Mean of the last 7 days")).to_be_visible()
 
 
 def test_asking_by_keyboard(site: Site, opened: Opens, seen: Seen) -> None:
-    """A window is asked for, its snippets are copied, its files are saved; no token is in them."""
+    """An estimator is chosen, the question is copied, the file is saved; no token is in them."""
     page = opened(site, site.reader)
-    page.goto("/ask")
-    page.focus("#w")
-    page.keyboard.type("2h")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/ask?at=&w=2h**")
-    expect(page.get_by_role("heading", name="Mean over 8 rounds")).to_be_visible()
+    page.get_by_text("Choose dates, compare").press("Enter")
+    page.select_option("#method", "sample_mean")
+    page.get_by_role("button", name="Show").press("Enter")
+    page.wait_for_url("**/live?**method=sample_mean**")
+    expect(page.locator("#last-title + dl")).to_contain_text("sample_mean")
     assert site.reader not in page.content()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_text("Use it in pandas, Grafana or elsewhere").press("Enter")
     page.locator("button[data-copy='copy-curl']").press("Enter")
     expect(page.locator("button[data-copy='copy-curl']")).to_have_text("Copied")
     assert "$RASE_TOKEN" in page.evaluate("navigator.clipboard.readText()")
@@ -83,7 +83,7 @@ def test_asking_by_keyboard(site: Site, opened: Opens, seen: Seen) -> None:
         page.get_by_role("link", name="CSV").press("Enter")
     text = saved.value.path().read_text(encoding="utf-8")
     assert text.splitlines()[0] == ",".join(FIELDS)
-    assert text.count("\n") == 49
+    assert text.count("sample_mean") == text.count("\n") - 1
     assert seen.errors == []
 
 

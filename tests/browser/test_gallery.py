@@ -215,11 +215,11 @@ def test_the_usual_fleet(painter: Painter, tmp_path: Path) -> None:
         painter.paint("campaign", f"{at}/campaign")
         painter.paint("campaign-effect", f"{at}/campaign?beta=0.3&rho=0.5&n=100")
         painter.paint("campaign-mistake", f"{at}/campaign?beta=7&rho=0.5&n=")
-        painter.paint("ask", f"{at}/ask")
-        painter.paint("ask-avg", f"{at}/ask?kind=avg", do=drawn)
-        painter.paint("ask-win", f"{at}/ask?kind=win&w=2h", do=drawn)
-        painter.paint("ask-win-withheld", f"{at}/ask?kind=win&w=24h")
-        painter.paint("ask-mistake", f"{at}/ask?kind=win&w=")
+        painter.paint("live-compared", f"{at}/live?range=7d&compare=week", do=live)
+        painter.paint("overview", f"{at}/overview")
+        painter.paint("round", f"{at}/round?number=1989995")
+        painter.paint("parts-none", f"{at}/parts")
+        painter.paint("alarms-none", f"{at}/alarms")
         painter.paint("subscribers", f"{at}/subscribers")
         painter.paint("subscribers-new-token", f"{at}/subscribers", do=token_made)
         painter.paint("subscribers-revoke", f"{at}/subscribers", do=revoking)
@@ -290,11 +290,11 @@ STATES: dict[str, tuple[dict[Campaign, Callable[..., None]], float]] = {
 
 @pytest.mark.parametrize("name", STATES)
 def test_unusual_fleets(painter: Painter, tmp_path: Path, name: str) -> None:
-    """Live, Rounds, Campaign, Ask and Health of fleets that are empty, tiny, silent or strange."""
+    """The main pages of fleets that are empty, tiny, silent or strange."""
     campaigns, late_s = STATES[name]
     with hall(tmp_path / "site", campaigns=campaigns, late_s=late_s) as place:
         painter.log_in(place)
-        for page in ("live", "rounds", "campaign", "ask?kind=avg", "health"):
+        for page in ("live", "rounds", "campaign", "overview", "health"):
             painter.paint(f"{name}-{page.partition('?')[0]}", f"{place.address}/{page}", do=quiet)
     assert [text for text in painter.seen.errors if "status of 4" not in text] == []
 

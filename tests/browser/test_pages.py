@@ -18,7 +18,6 @@ PAGES = {
     "round-missing": "/round?number=1",
     "rounds": "/rounds",
     "campaign": "/campaign?beta=0.3&rho=0.5&n=100",
-    "ask": "/ask?kind=win&w=2h",
     "subscribers": "/subscribers",
     "health": "/health",
     "problem": "/nowhere",
@@ -59,12 +58,34 @@ def test_pages_are_for_everybody(site: Site, opened: Opens, seen: Seen, scheme: 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_labels_states_and_alarms_are_for_everybody(
+    states_site: Site, opened: Opens, seen: Seen, scheme: str
+) -> None:
+    """As all pages; their differences and their timelines, too."""
+    page = opened(states_site, states_site.operator, scheme=scheme)
+    heat = "campaign=heat-pumps&range=7d"
+    for path in (
+        f"/parts?{heat}&first=north/heating&second=south/heating",
+        f"/live?{heat}&category=idle",
+        f"/round?{heat}&number={CAMPAIGN.not_before + 690}",
+        "/alarms",
+    ):
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.goto(path)
+        assert violations(page) == [], path
+        page.set_viewport_size({"width": 390, "height": 844})
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 390, f"{path} is {wide} px wide"
+    assert seen.errors == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_site_without_rounds_is_for_everybody(
     new_site: Site, opened: Opens, seen: Seen, scheme: str
 ) -> None:
     """Empty pages too, and the switch of colours goes against the system."""
     page = opened(new_site, new_site.operator, scheme=scheme, width=390)
-    for path in ("/live", "/rounds", "/ask", "/health"):
+    for path in ("/live", "/rounds", "/parts", "/alarms", "/health"):
         page.goto(path)
         assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -110,9 +131,9 @@ def test_pages_say_the_same_without_scripts(site: Site, opened: Opens) -> None:
     assert page.locator("figure tbody tr").count() > 20
     assert not page.get_by_role("button", name="Pause").is_visible()
     expect(page.get_by_role("link", name="Reload")).to_be_visible()
-    page.goto("/ask")
-    page.get_by_role("button", name="Ask").click()
-    expect(page.get_by_text("Promise to devices.")).to_be_visible()
+    page.get_by_text("Choose dates, compare").click()
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("heading", level=2, name="95 % interval")).to_be_visible()
     assert page.locator("button[data-copy]:visible").count() == 0
 
 

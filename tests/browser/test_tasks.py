@@ -53,7 +53,7 @@ def test_last_week_as_a_table_for_pandas(site: Site, opened: Opens, tmp_path: Pa
     assert 660 <= len(rows) <= 672
     assert all(row["standard_error"] for row in rows if row["status"] == "ok")
     assert hand.count <= 3
-    hand.page.get_by_text("Use it in pandas or Polars").click()
+    hand.page.get_by_text("Use it in pandas, Grafana or elsewhere").click()
     expect(hand.page.locator("#copy-pandas")).to_contain_text("pd.read_csv(")
 
 
@@ -79,6 +79,19 @@ def test_two_weeks_are_compared(site: Site, opened: Opens) -> None:
     expect(hand.page.locator(".stat").filter(has_text="Difference")).to_contain_text("95 %:")
     expect(hand.page.get_by_text("Compared with a week earlier")).to_be_visible()
     assert hand.count <= 4
+
+
+def test_two_labels_are_compared(states_site: Site, opened: Opens, seen: Seen) -> None:
+    """At most 4: the difference of two labels with its interval, in a sentence."""
+    hand = Hand(opened(states_site, states_site.reader))
+    hand.click("Labels and states", within="nav[aria-label=Pages]")
+    hand.choose("First", "idle, south")
+    hand.choose("Less", "idle, north")
+    hand.click("Compare", role="button")
+    shown = hand.page.locator(".stat").filter(has_text="Difference")
+    expect(shown).to_contain_text("idle, south less idle, north")
+    assert hand.count <= 4
+    assert seen.errors == []
 
 
 def test_a_narrower_range_and_its_effect(site: Site, opened: Opens) -> None:

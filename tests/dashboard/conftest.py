@@ -36,10 +36,10 @@ _NUMBERS = count()
 class Desk:
     """A visitor without scripts: follows links, sends forms, keeps cookies."""
 
-    def __init__(self, centre: Centre, *, store: Store | None = None) -> None:
+    def __init__(self, centre: Centre, *, store: Store | None = None, **more: Any) -> None:
         self.centre = centre
         self.sessions = Sessions(centre.clock, store=store)
-        server = app_of(centre, publisher=centre.publisher)
+        server = app_of(centre, publisher=centre.publisher, **more)
         inside = InsideTransport(server)
         dashboard = dashboard_app(
             lambda token: AsyncOperator("http://localhost", token, transport=inside),
@@ -49,10 +49,10 @@ class Desk:
         self.app = MountedDashboard(server, dashboard)
         self.cookies = httpx.Cookies()
         # Another server of the same fusion centre has visitors of its own.
-        more = f" {next(_NUMBERS)}" if store is not None else ""
-        self.reader = add_subscriber(centre.database, f"reader{more}")
+        ending = f" {next(_NUMBERS)}" if store is not None else ""
+        self.reader = add_subscriber(centre.database, f"reader{ending}")
         self.operator = add_subscriber(
-            centre.database, f"operator{more}", scopes=(READ_ESTIMATES, ADMIN_CAMPAIGN)
+            centre.database, f"operator{ending}", scopes=(READ_ESTIMATES, ADMIN_CAMPAIGN)
         )
 
     def ask(self, method: str, path: str, **more: Any) -> httpx.Response:

@@ -56,12 +56,12 @@ def test_guessing_is_limited(desk: Desk) -> None:
 
 def test_one_comes_back_to_where_one_was(desk: Desk) -> None:
     """The address of the page that needed a login is kept through the form."""
-    address = desk.get("/ask?kind=win&w=2h").headers["location"]
+    address = desk.get("/live?range=7d&zone=UTC").headers["location"]
     page = desk.get(address)
     assert "your session has expired" in page.text
-    assert 'value="/ask?kind=win&amp;w=2h"' in page.text
-    answer = desk.send(address, "/login", token=desk.reader, next="/ask?kind=win&w=2h")
-    assert answer.headers["location"] == "/ask?kind=win&w=2h"
+    assert 'value="/live?range=7d&amp;zone=UTC"' in page.text
+    answer = desk.send(address, "/login", token=desk.reader, next="/live?range=7d&zone=UTC")
+    assert answer.headers["location"] == "/live?range=7d&zone=UTC"
 
 
 @pytest.mark.uncovered
@@ -141,10 +141,10 @@ def test_forms_of_other_sites_are_refused(desk: Desk, path: str) -> None:
 def test_the_theme_is_remembered(desk: Desk) -> None:
     """Light and dark are chosen by a form, without scripts and before login."""
     assert '<html lang="en">' in desk.get("/login").text
-    answer = desk.send("/login", "/theme", theme="dark", next="/login?next=/ask")
+    answer = desk.send("/login", "/theme", theme="dark", next="/login?next=/live")
     assert answer.headers["location"] == "/"
     assert '<html lang="en" data-theme="dark">' in desk.get("/login").text
-    desk.send("/login", "/theme", theme="blue", next="/ask?x=1")
+    desk.send("/login", "/theme", theme="blue", next="/live?x=1")
     assert '<html lang="en" data-theme="dark">' in desk.get("/login").text
 
 

@@ -25,7 +25,10 @@ from rase.fusion.subscribers import (
     list_subscribers,
 )
 
-PAGES = ("/live", "/overview", "/rounds", "/campaign", "/ask", "/subscribers", "/health")
+PAGES = (
+    *("/live", "/overview", "/parts", "/alarms", "/rounds", "/campaign"),
+    *("/subscribers", "/health"),
+)
 STATIC = Path(rase.dashboard.__file__).parent / "static"
 
 
@@ -68,7 +71,7 @@ def test_an_operator_without_estimates_sees_no_estimate(desk: Desk) -> None:
     token = add_subscriber(desk.centre.database, "admin only", scopes=(ADMIN_CAMPAIGN,))
     desk.log_in(token)
     assert desk.get("/").headers["location"] == "/campaign"
-    assert [desk.get(path).status_code for path in PAGES] == [*(403, 403, 403, 200, 403, 200, 200)]
+    assert [desk.get(path).status_code for path in PAGES] == [*(403,) * 5, *(200,) * 3]
 
 
 def test_live_shows_the_newest_round(desk: Desk) -> None:
@@ -131,7 +134,8 @@ def test_a_fusion_centre_before_its_first_round(empty_desk: Desk) -> None:
         "/live": "No round is final yet",
         "/rounds": "No round yet",
         "/campaign": "street-power",
-        "/ask": "Mean over",
+        "/parts": "This campaign has neither labels nor states",
+        "/alarms": "No alarm",
         "/subscribers": "operator",
         "/health": "none yet",
     }
@@ -139,17 +143,14 @@ def test_a_fusion_centre_before_its_first_round(empty_desk: Desk) -> None:
         answer = empty_desk.get(path)
         assert answer.status_code == 200
         assert words[1:] in answer.text
-    answer = empty_desk.get("/ask?kind=avg")
-    assert answer.status_code == 400
-    assert "No round of the campaign is final yet" in answer.text
 
 
 def test_a_fusion_centre_before_its_first_campaign(bare_desk: Desk) -> None:
     """Pages say how to publish one."""
     bare_desk.log_in(bare_desk.operator)
-    for path in ("/live", "/overview", "/rounds", "/round?number=1", "/campaign", "/ask"):
+    for path in ("/live", "/overview", "/rounds", "/round?number=1", "/campaign", "/parts"):
         assert "rase campaign publish" in bare_desk.get(path).text
-    for path in ("/live.csv", "/rounds.csv", "/ask.csv", "/live/events"):
+    for path in ("/live.csv", "/rounds.csv", "/live/events"):
         assert bare_desk.get(path).status_code == 404
     assert bare_desk.get("/health").status_code == 200
 
@@ -211,82 +212,43 @@ def estimates(desk: Desk) -> list[dict[str, Any]]:
 
 
 def test_an_estimator_can_be_chosen(desk: Desk) -> None:
-    """Those that the campaign does not have are not asked for."""
+    """Those that the campaign does not have are refused."""
     desk.log_in(desk.reader)
     assert "by median.</p>" in desk.get("/rounds?method=median").text
-    assert "by unbiased_mean.</p>" in desk.get("/rounds?method=nonsense").text
+    assert "by unbiased_mean.</p>" in desk.get("/rounds").text
+    assert desk.get("/rounds?method=nonsense").status_code == 400
 
 
-def test_ask_answers_with_error_and_guarantee(desk: Desk) -> None:
-    """avg(t) at a time, with the files and the same question elsewhere, without a token."""
+def test_the_timeline_has_the_same_question_elsewhere(desk: Desk) -> None:
+    """Each names the time and the part that is shown, and the place of a token, never a token."""
     desk.log_in(desk.reader)
-    text = desk.get("/ask?kind=avg&at=2026-06-21T02:00").text
-    assert "Mean in the round of 2026-06-21 02:00:00 UTC" in text
-    assert "1-LDP per report: an observer who was 50\N{NO-BREAK SPACE}% sure" in text
-    assert "standard error" in text
-    assert "at=2026-06-21T02%3A00%3A00Z" in text
+    text = desk.get("/live?from=2026-06-21T00:00&to=2026-06-21T03:00&method=median").text
     assert desk.reader not in text
     assert "$RASE_TOKEN" in text
-    for path in ("/ask.csv", "/ask.json"):
-        answer = desk.get(f"{path}?kind=avg&at=2026-06-21T02:00")
-        assert "attachment" in answer.headers["content-disposition"]
-    assert [row["status"] for row in answer.json()] == ["ok", "ok"]
+    for name in ("pandas", "polars", "python", "curl", "grafana", "ha"):
+        found = re.search(f'<pre id="copy-{name}".*?</pre>', text, re.DOTALL)
+        assert found is not None
+        assert "median" in found.group()
+        assert "street-power" in found.group()
 
 
-def test_a_typed_window_is_never_left_out(desk: Desk) -> None:
-    """Whatever else an address says: what stands in the field is what is answered."""
+def test_the_timeline_says_what_a_time_gives_away(desk: Desk) -> None:
+    """Of all its rounds together; a promise that was not made is said not to be."""
     desk.log_in(desk.reader)
-    for query in ("w=2h", "kind=avg&w=2h"):
-        text = desk.get(f"/ask?{query}&at=2026-06-21T02:00").text
-        assert "Mean over 2 rounds, 2026-06-21 01:00:00 UTC to 2026-06-21 03:00:00 UTC" in text
-        assert 'name="w" value="2h"' in text
+    text = desk.get("/live?from=2026-06-21T01:00&to=2026-06-21T03:00").text
+    assert "What this gives away of a device" in text
+    assert "noisy reports of this time, also both servers together: epsilon 2;" in text
+    assert "makes no promise towards the fusion centre beyond that" in text
 
 
-def test_ask_answers_windows(desk: Desk) -> None:
-    """A window answers with the rounds it has, if they are enough, and says how many."""
+@pytest.mark.parametrize("query", ["method=mean", "label=north", "category=on"])
+def test_a_part_that_is_not_there_is_refused(desk: Desk, query: str) -> None:
+    """Another one's numbers would be read as its own."""
     desk.log_in(desk.reader)
-    text = desk.get("/ask?kind=win&w=2h&at=2026-06-21T02:00").text
-    assert "Mean over 2 rounds, 2026-06-21 01:00:00 UTC to 2026-06-21 03:00:00 UTC" in text
-    assert "2-LDP for all reports of a device in 2 rounds" in text
-    text = desk.get("/ask?kind=win&w=2").text
-    assert "Only 1 of 2 rounds of this window have an estimate" in text
-    assert "Three quarters are needed." in text
-    text = desk.get("/ask?kind=win&w=4").text
-    assert "in 3 of 4 rounds" in text
-    assert "the error includes what they may have done" in text
-    assert "unknown yet: 3 of 8 rounds needed" in text
-    text = desk.get("/ask?kind=win&w=4&strict=true").text
-    assert "Only 3 of 4 rounds" in text
-    assert "All are needed, as asked." in text
-    assert "only 2 of them" not in text
-    rows = desk.get("/ask.json?kind=win&w=4&strict=true").json()
-    assert rows[-1]["status"] == "too_few"
-    assert desk.get("/ask.json?kind=win&w=4").json()[-1]["rounds"] == 3
-    text = desk.get("/ask?kind=avg&at=2026-06-21T09:00").text
-    assert "There is no estimate of this time" in text
-    rows = desk.get("/ask.json?kind=win&w=2h&at=2026-06-21T02:00").json()
-    assert [row["status"] for row in rows][-1] == "ok"
-
-
-@pytest.mark.parametrize(
-    ("query", "words"),
-    [
-        ("kind=win", "Give the length of the window"),
-        ("kind=win&w=7min", "whole rounds of 3600 s"),
-        ("kind=win&w=abc", "duration must look like"),
-        ("kind=win&w=99999", "1 to 10000 whole rounds"),
-        ("kind=avg&at=yesterday", "The time must be a date"),
-        ("kind=avg&at=0001-01-01T00:00", "must be milliseconds"),
-        ("kind=avg&at=0001-01-01T00:00%2B05:00", "The time must be a date"),
-    ],
-)
-def test_ask_explains_mistakes(desk: Desk, query: str, words: str) -> None:
-    """The form comes back with what was typed and what is wrong."""
-    desk.log_in(desk.reader)
-    answer = desk.get(f"/ask?{query}")
-    assert answer.status_code == 400
-    assert words in answer.text
-    assert desk.get(f"/ask.csv?{query}").status_code == 400
+    for path in ("/live", "/live.csv", "/rounds", "/parts"):
+        answer = desk.get(f"{path}?{query}")
+        assert answer.status_code == 400
+        assert f"{query.partition('=')[0]} must be" in answer.text
 
 
 def test_a_new_version_is_shown_before_it_is_published(desk: Desk) -> None:
@@ -434,7 +396,7 @@ def test_what_others_wrote_is_escaped(hostile_desk: Desk) -> None:
     """A unit, a quantity and an access-log line with markup in them stay text."""
     hostile_desk.log_in(hostile_desk.operator)
     hostile_desk.get("/v1/estimates?campaign=%3Cscript%3Ealert(1)%3C/script%3E")
-    for path in (*PAGES, "/ask?kind=avg", "/ask?kind=avg&at=<script>alert(1)</script>"):
+    for path in (*PAGES, "/live?from=<script>alert(1)</script>", "/parts?first=<b>&second=<b>"):
         text = hostile_desk.get(path).text
         assert "<script>alert" not in text
         assert "<img" not in text.replace('<img src="/static/icon.svg"', "")
@@ -450,7 +412,7 @@ def test_several_campaigns_can_be_chosen(desk: Desk) -> None:
     assert "campaign another, version 1" in text
     text = desk.get("/live?campaign=street-power").text
     assert "/live?range=1d&amp;campaign=street-power" in text
-    for path in ("/rounds", "/ask?kind=avg", "/campaign", "/live.csv"):
+    for path in ("/rounds", "/parts", "/alarms", "/campaign", "/live.csv"):
         join = "&" if "?" in path else "?"
         answer = desk.get(f"{path}{join}campaign=street-power")
         assert answer.status_code == 200
@@ -460,7 +422,7 @@ def test_the_navigation_stays_with_the_campaign(desk: Desk) -> None:
     """Every page of a second campaign leads to the other pages of that campaign."""
     desk.centre.publisher.publish(replace(CAMPAIGN, id="another", not_before=495020))
     desk.log_in(desk.operator)
-    for path in ("/live", "/rounds", "/ask", "/ask?w=abc", "/campaign", "/health", "/subscribers"):
+    for path in ("/live", "/rounds", "/parts", "/alarms", "/campaign", "/health", "/subscribers"):
         join = "&" if "?" in path else "?"
         text = desk.get(f"{path}{join}campaign=street-power").text
         menu = text[text.index('<nav aria-label="Pages">') :]
@@ -470,7 +432,7 @@ def test_the_navigation_stays_with_the_campaign(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/live", "/live.csv", "/live/events", "/rounds", "/rounds.csv", "/ask", "/campaign"]
+    "path", ["/live", "/live.csv", "/live/events", "/rounds", "/rounds.csv", "/parts", "/campaign"]
 )
 def test_an_unknown_campaign_is_not_found(desk: Desk, path: str) -> None:
     """Nobody reads one fleet's numbers as another's: the page says which campaigns there are."""
@@ -612,7 +574,7 @@ def test_a_fleet_of_one_device_is_told_why_there_is_no_estimate(empty_desk: Desk
     assert text.count('data-status="too_few"') == 2
 
 
-@pytest.mark.parametrize("path", ["/live.csv?range=30d", "/rounds.csv", "/ask.csv?kind=avg"])
+@pytest.mark.parametrize("path", ["/live.csv?range=30d", "/rounds.csv"])
 def test_saved_tables_open_in_a_data_frame(desk: Desk, path: str) -> None:
     """Columns have types by themselves: numbers are numbers, as in pandas and others."""
     from pyarrow import csv as arrow

@@ -66,7 +66,10 @@ from rase.theme.formatting import sentence
 __all__ = ["PAGES", "dashboard_app", "pages_app"]
 
 # Modules of this room, each with a PAGE, in the order of the navigation.
-PAGES: Final = ("live", "overview", "rounds", "campaign", "ask", "subscribers", "health")
+PAGES: Final = (
+    *("live", "overview", "parts", "alarms", "rounds", "campaign"),
+    *("subscribers", "health"),
+)
 _MAX_BODY: Final = 1 << 16
 
 

@@ -1,13 +1,14 @@
 """The timeline: what the fleet's mean was in a time, how sure that is, and what came since.
 
 A time of the address (`rase.dashboard.timeline`) as one number, as a chart with participation
-below it, as a table and as files; compared with an earlier time or another campaign if asked for.
-The newest round follows the stream.
+below it, as a table, as a file and as the same question elsewhere; of all devices or a label, by
+any estimator; compared with an earlier time or another campaign. The newest round follows the
+stream.
 """
 
 import math
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,16 +33,21 @@ from rase.dashboard.page import (
     render,
     session_of,
 )
-from rase.dashboard.snippets import dataframe_snippets
-from rase.dashboard.tables import chart_rows, csv_stream
+from rase.dashboard.snippets import Question, snippets
+from rase.dashboard.tables import as_percent, chart_rows, csv_stream
 from rase.dashboard.timeline import COMPARISONS, RANGES, ZONE_COOKIE, Span, earlier_span, span_of
+from rase.privacy import LocalDP, rounded_up
+from rase.service.allowance import epsilon_of_rounds
 from rase.subscriber.operator import AsyncOperator
+from rase.theme.promises import in_words
 
-__all__ = ["PAGE"]
+__all__ = ["PAGE", "shown_trace"]
 
 _POINTS: Final = 300
 _RECENT: Final = 24
 _SAVED: Final = 5000
+# How many changes of alarms are looked through for marks.
+_MARKED: Final = 100
 # How often a page asks again while rounds are late. Answers are shared for as long.
 _AGAIN_S = 10.0
 _ALIVE = b"event: alive\ndata: 1\n\n"
@@ -95,7 +101,7 @@ async def table(request: Request) -> Response:
             for begin in range(first, last + 1, _SAVED):
                 end = min(begin + _SAVED - 1, last)
                 found = await asking.averages(
-                    1000 * begin * campaign.round_s, 1000 * end * campaign.round_s
+                    1000 * begin * campaign.round_s, 1000 * end * campaign.round_s, **span.part
                 )
                 yield [one.as_fields() for one in found]
 
@@ -162,12 +168,14 @@ async def _view(request: Request, client: AsyncOperator, fleet: Fleet) -> dict[s
     now_s = clock.now_s()
     span = span_of(request, campaign, now_s, names=fleet.names)
     trace = await _trace(client, campaign, span)
-    page = await client.rounds(limit=_RECENT)
-    done = [one for one in page["rounds"] if one["state"] != "open"]
+    found = (await client.rounds(limit=_RECENT, **span.part))["rounds"]
+    rounds = as_percent(found) if campaign.states is not None else found
+    done = [one for one in rounds if one["state"] != "open"]
     newest_answer = next((one for one in done if one["status"] == "ok"), None)
-    late_at_s = overdue_s(campaign, page["rounds"])
+    late_at_s = overdue_s(campaign, rounds)
     late_in_s = None if late_at_s is None else late_at_s - now_s
     rows = chart_rows(trace["points"], campaign.round_s, zone=span.zone)
+    alarms = await client.alarms(_MARKED)
     return {
         "is_late": late_in_s is not None and late_in_s < 0,
         # While rounds are late the page asks again and again: what it says of it grows old.
@@ -182,18 +190,27 @@ async def _view(request: Request, client: AsyncOperator, fleet: Fleet) -> dict[s
             **COMPARISONS,
             **{name: f"campaign {name}" for name in fleet.names if name != campaign.id},
         },
+        "parts": part_choices(campaign),
         "other": await _compare(client, fleet, span, trace, rows),
         "trace": trace,
         "rows": rows,
         "newest": done[0] if done else None,
         "answered": newest_answer,
-        "rounds": page["rounds"],
-        "alerts": alerts(campaign, page["rounds"], expected_n=fleet.expected_n, now_s=now_s),
-        "snippets": dataframe_snippets(
-            base=str(request.base_url).rstrip("/"),
-            campaign=campaign.id,
-            start_ms=span.start_ms,
-            end_ms=span.end_ms,
+        "rounds": rounds,
+        "alerts": alerts(campaign, rounds, expected_n=fleet.expected_n, now_s=now_s),
+        "marks": _marks(campaign, span, alarms["history"]),
+        "promises": _promises(campaign, trace["whole"]),
+        "snippets": snippets(
+            Question(
+                base=str(request.base_url).rstrip("/"),
+                campaign=campaign.id,
+                quantity=campaign.quantity,
+                unit=trace["unit"],
+                round_s=campaign.round_s,
+                start_ms=span.start_ms,
+                end_ms=span.end_ms,
+                part=span.part,
+            )
         ),
     }
 
@@ -204,7 +221,67 @@ async def _trace(client: AsyncOperator, campaign: Campaign, span: Span) -> dict[
     if first > last:
         # The time is shorter than a round, and none begins in it.
         return {"points": [], "whole": None, "rounds_per_point": 1, "unit": campaign.unit}
-    return await client.trace(start=span.start_ms, end=span.end_ms, points=_POINTS)
+    return shown_trace(
+        await client.trace(start=span.start_ms, end=span.end_ms, points=_POINTS, **span.part)
+    )
+
+
+def shown_trace(found: dict[str, Any]) -> dict[str, Any]:
+    """Return a trace as it is shown: shares of states in per cent."""
+    if not found.get("category"):
+        return found
+    whole = None if found["whole"] is None else as_percent([found["whole"]])[0]
+    return {**found, "points": as_percent(found["points"]), "whole": whole, "unit": "%"}
+
+
+def part_choices(campaign: Campaign) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """Return what may be chosen of a round's answers: name and label of a list, and its options."""
+    labels = [(one, one) for one in (*campaign.labels, "other")] if campaign.labels else []
+    states = list(campaign.categories)
+    methods = list(campaign.estimators) if campaign.states is None else []
+    found = [
+        ("label", "Devices", [("", "all"), *labels]),
+        ("category", "State", [("" if one == states[0] else one, one) for one in states]),
+        ("method", "Estimator", [("" if one == methods[0] else one, one) for one in methods]),
+    ]
+    return [one for one in found if len(one[2]) > 1]
+
+
+def _marks(
+    campaign: Campaign, span: Span, history: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return what happened in a time: the newest version, and alarms that were raised."""
+    begun_s = campaign.not_before * campaign.round_s
+    found = [(begun_s, f"version {campaign.version}")] if campaign.version > 1 else []
+    found += [
+        (one["round"] * campaign.round_s, f"alarm {one['alarm']}")
+        for one in history
+        if one["campaign"] == campaign.id and one["state"] == "raised"
+    ]
+    return [
+        {"at": at_s, "label": words}
+        for at_s, words in sorted(found)
+        if span.start_s <= at_s < span.end_s
+    ]
+
+
+def _promises(campaign: Campaign, whole: Mapping[str, Any] | None) -> list[str]:
+    """Return what the answers of a time give away of a device, by both promises as far as made."""
+    if whole is None:
+        return []
+    rounds = int(whole["rounds"])
+    words = "this time" if rounds > 1 else "this round"
+    epsilon = epsilon_of_rounds(campaign, rounds)
+    towards = f"Towards whoever sees the noisy reports of {words}, also both servers together"
+    found = [f"{towards}: epsilon {rounded_up(epsilon):g}; {LocalDP(epsilon).odds}."]
+    claim = campaign.claim_over(rounds)
+    if claim is not None:
+        found.insert(0, in_words(claim, words.removeprefix("this ")))
+    elif campaign.delta is not None:
+        found.append("Nothing is promised towards the fusion centre of so many rounds at once.")
+    else:
+        found.append("This campaign makes no promise towards the fusion centre beyond that.")
+    return found
 
 
 async def _compare(
@@ -220,12 +297,14 @@ async def _compare(
     if span.compare in COMPARISONS:
         earlier = earlier_span(span)
         found = await _trace(client, fleet.campaign, earlier)
-        label = f"{COMPARISONS[span.compare]}, {earlier.label}"
+        label = f"{COMPARISONS[span.compare]}, {earlier.title}"
         back_s = span.start_s - earlier.start_s
     else:
         client.about(span.compare)
         try:
-            found = await client.trace(start=span.start_ms, end=span.end_ms, points=_POINTS)
+            found = shown_trace(
+                await client.trace(start=span.start_ms, end=span.end_ms, points=_POINTS)
+            )
         finally:
             client.about(fleet.campaign.id)
         label, back_s = f"campaign {span.compare}", 0.0

@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, Response
 from rase.clock import Clock
 from rase.dashboard.assets import style
 from rase.dashboard.sessions import Session, Sessions
-from rase.dashboard.timeline import KEPT
+from rase.dashboard.timeline import KEPT, PART
 from rase.subscriber.answers import FusionRefused, FusionUnreachable
 from rase.subscriber.operator import AsyncOperator
 from rase.theme.formatting import FILTERS
@@ -336,7 +336,7 @@ def render(
         next_theme=_next_theme(theme),
         here=_here(request),
         stay=_stay(request, context.get("fleet"), status=status),
-        kept=_kept_time(request),
+        kept=_kept(request, KEPT),
         version=__version__,
         style=Markup(style()),  # noqa: S704 - our own file
         **context,
@@ -373,13 +373,14 @@ def _stay(request: Request, fleet: Any, *, status: int) -> str:
         query = f"campaign={quote(asked, safe='')}" if asked and status < 400 else ""
     if status < 400:
         # The time that is looked at goes along, whether a page shows it or not.
-        query = "&".join(part for part in (query, _kept_time(request)) if part)
+        kept = _kept(request, (*KEPT, *PART) if fleet is not None else KEPT)
+        query = "&".join(part for part in (query, kept) if part)
     return f"?{query}" if query else ""
 
 
-def _kept_time(request: Request) -> str:
+def _kept(request: Request, names: tuple[str, ...]) -> str:
     asked = request.query_params
-    return urlencode({name: asked[name] for name in KEPT if asked.get(name)})
+    return urlencode({name: asked[name] for name in names if asked.get(name)})
 
 
 def _next_theme(theme: str) -> str:

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from rase.clock import round_start_s, time_in_words
 from rase.dashboard.fleet import Fleet, fleet_of
 from rase.dashboard.page import READ, Page, View, client_of, render
-from rase.dashboard.tables import csv_stream
-from rase.dashboard.timeline import zone_of_visitor
+from rase.dashboard.tables import as_percent, csv_stream
+from rase.dashboard.timeline import part_of, zone_of_visitor
 
 __all__ = ["PAGE", "show_round"]
 
@@ -31,8 +31,11 @@ async def show_rounds(request: Request) -> Response:
         fleet = await fleet_of(request, client)
         if fleet is None:
             return render(request, "no_campaign.html")
-        before, method = _read_query(request, fleet)
-        found = await client.rounds(before=before, limit=_SHOWN, method=method)
+        before, asked = _read_query(request, fleet)
+        found = await client.rounds(before=before, limit=_SHOWN, **asked)
+    if fleet.campaign.states is not None:
+        found["rounds"] = as_percent(found["rounds"])
+    method = asked.get("method", fleet.campaign.estimators[0])
     zone = zone_of_visitor(request)
     return render(
         request, "rounds.html", fleet=fleet, found=found, before=before, method=method, zone=zone
@@ -46,9 +49,9 @@ async def table(request: Request) -> Response:
         fleet = await fleet_of(request, client)
         if fleet is None:
             raise HTTPException(404, "There is no campaign yet.")
-        before, method = _read_query(request, fleet)
+        before, asked = _read_query(request, fleet)
         # Asked for before the file begins: a refusal is then a page, not a broken file.
-        first = await client.rounds(before=before, limit=_SAVED, method=method)
+        first = await client.rounds(before=before, limit=_SAVED, **asked)
         kept = stack.pop_all()
 
     async def pages() -> AsyncIterator[list[dict[str, Any]]]:
@@ -56,18 +59,16 @@ async def table(request: Request) -> Response:
         async with kept:
             yield found["rounds"]
             while found["next"] is not None:
-                found = await client.rounds(before=found["next"], limit=_SAVED, method=method)
+                found = await client.rounds(before=found["next"], limit=_SAVED, **asked)
                 yield found["rounds"]
 
     return csv_stream(pages(), f"{fleet.campaign.id}-rounds.csv", columns=_COLUMNS)
 
 
-def _read_query(request: Request, fleet: Fleet) -> tuple[int | None, str]:
+def _read_query(request: Request, fleet: Fleet) -> tuple[int | None, dict[str, Any]]:
     before = request.query_params.get("before", "")
-    method = request.query_params.get("method", "")
-    if method not in fleet.campaign.estimators:
-        method = fleet.campaign.estimators[0]
-    return (int(before) if before.isdecimal() and len(before) < 10 else None), method
+    asked = part_of(request, fleet.campaign)
+    return (int(before) if before.isdecimal() and len(before) < 10 else None), asked
 
 
 async def show_round(request: Request) -> Response:
@@ -85,10 +86,21 @@ async def show_round(request: Request) -> Response:
         fleet = await fleet_of(request, client)
         if fleet is None:
             return render(request, "no_campaign.html")
-        found = await client.rounds(before=number + 1, limit=1)
-        rows = await client.averages(*[1000 * number * fleet.campaign.round_s] * 2, method="all")
+        campaign = fleet.campaign
+        part = part_of(request, campaign)
+        found = await client.rounds(before=number + 1, limit=1, **part)
+        moment_ms = 1000 * number * campaign.round_s
+        rows = await client.averages(
+            moment_ms, moment_ms, method="all" if campaign.states is None else None
+        )
+        if campaign.labels:
+            every = await client.averages(moment_ms, moment_ms, label="*")
+            rows += [one for one in every if one.label]
     one = next((one for one in found["rounds"] if one["round"] == number), None)
-    campaign = fleet.campaign
+    shown = [row.as_fields() for row in rows if row.status == "ok"]
+    if campaign.states is not None:
+        shown = as_percent(shown)
+        one = None if one is None else as_percent([one])[0]
     begin_s = round_start_s(number, campaign.round_s)
     return render(
         request,
@@ -96,7 +108,7 @@ async def show_round(request: Request) -> Response:
         fleet=fleet,
         number=number,
         one=one,
-        rows=[row for row in rows if row.status == "ok"],
+        rows=shown,
         zone=zone,
         begin=time_in_words(begin_s),
         end=time_in_words(begin_s + campaign.round_s),

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from starlette.responses import Response, StreamingResponse
 
-from rase.subscriber.operator import Raw
 from rase.theme.formatting import decimals, moment, near, number
 
-__all__ = ["chart_rows", "csv_response", "csv_stream", "file_response"]
+__all__ = ["as_percent", "chart_rows", "csv_response", "csv_stream"]
 
 _CSV: Final = "text/csv; charset=utf-8"
+_SHARED: Final = frozenset(("value", "standard_error", "low", "high", "value_low", "value_high"))
 # A spreadsheet would run a text that begins like this as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -48,7 +48,7 @@ def csv_response(rows: Sequence[Mapping[str, Any]], name: str) -> Response:
     """
     head = [rows[0].keys()] if rows else []
     body = ([_cell(value) for value in row.values()] for row in rows)
-    return file_response(Raw(_lines(chain(head, body)), _CSV), name)
+    return Response(_lines(chain(head, body)), headers=_as_file(_CSV, name))
 
 
 def csv_stream(
@@ -70,14 +70,20 @@ def csv_stream(
     return StreamingResponse(lines(), headers=_as_file(_CSV, name))
 
 
-def file_response(raw: Raw, name: str) -> Response:
-    """Return bytes as a file that is saved and not shown.
+def as_percent(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return shares of states in per cent, as people read them, with all that belongs to them.
 
-    Args:
-        raw: The bytes.
-        name: The name of the file, letters, digits, dots and hyphens.
+    Example:
+        >>> as_percent([{"value": 0.25, "low": None, "n": 64}])
+        [{'value': 25.0, 'low': None, 'n': 64}]
     """
-    return Response(raw.body, headers=_as_file(raw.media_type, name))
+    return [
+        {
+            name: 100 * value if name in _SHARED and value is not None else value
+            for name, value in row.items()
+        }
+        for row in rows
+    ]
 
 
 def _as_file(media_type: str, name: str) -> dict[str, str]:

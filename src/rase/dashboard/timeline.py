@@ -1,14 +1,15 @@
-"""The time that pages show: one model in the address, kept from page to page.
+"""What pages show, and of which time: one model in the address, kept from page to page.
 
 ``range`` names a span that moves with the clock, such as ``today`` or ``7d``; ``from`` and ``to``
-are moments of the reader's zone, ``to`` excluded; ``zone`` is a name of the IANA list; and
-``compare`` asks for an earlier time or another campaign next to it.
+are moments of the reader's zone, ``to`` excluded; ``zone`` is a name of the IANA list;
+``compare`` asks for an earlier time or another campaign next to it; ``label``, ``category`` and
+``method`` choose one of a round's answers.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta, tzinfo
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote, urlencode
 from zoneinfo import ZoneInfo
 
@@ -21,10 +22,12 @@ from rase.theme.formatting import duration
 __all__ = [
     "COMPARISONS",
     "KEPT",
+    "PART",
     "RANGES",
     "ZONE_COOKIE",
     "Span",
     "earlier_span",
+    "part_of",
     "span_of",
     "zone_of_visitor",
 ]
@@ -42,8 +45,9 @@ RANGES: Final[Mapping[str, tuple[str, int | None]]] = {
     "30d": ("30 days", 30 * _DAY_S),
 }
 COMPARISONS: Final = {"before": "the time before", "week": "a week earlier"}
-# What the navigation keeps, so that the next page shows the same time.
+# What the navigation keeps, so that the next page shows the same time, and the same answers of it.
 KEPT: Final = ("range", "from", "to", "zone", "compare")
+PART: Final = ("label", "category", "method")
 ZONE_COOKIE: Final = "rase_zone"
 # As many rounds as make a line; the first rolling span that holds them is shown first.
 _ENOUGH: Final = 24
@@ -61,6 +65,9 @@ class Span:
         zone: The reader's zone.
         asked_zone: The zone as the address names it; empty if it does not.
         compare: What it is compared with: a name of `COMPARISONS`, a campaign, or empty.
+        label: One of the campaign's labels; empty for all devices.
+        category: One of its states; empty for the first, or for numbers.
+        method: One of its estimators; empty for the first.
     """
 
     name: str
@@ -69,15 +76,18 @@ class Span:
     zone: tzinfo
     asked_zone: str = ""
     compare: str = ""
+    label: str = ""
+    category: str = ""
+    method: str = ""
 
     @property
-    def key(self) -> str:
-        """What tells two answers apart: the text of the question, not its present seconds."""
-        asked = self.name or f"{self.start_s} {self.end_s}"
-        return f"{asked} {self.zone} {self.compare}"
+    def part(self) -> dict[str, Any]:
+        """Which of a round's answers, as addresses and questions name it."""
+        asked = {"label": self.label, "category": self.category, "method": self.method}
+        return {name: value for name, value in asked.items() if value}
 
     @property
-    def label(self) -> str:
+    def title(self) -> str:
         """The time in words."""
         if self.name:
             return RANGES[self.name][0]
@@ -87,9 +97,9 @@ class Span:
     def words(self) -> str:
         """The time as it follows "in" or "of"."""
         if not self.name:
-            return self.label
+            return self.title
         seconds = RANGES[self.name][1]
-        return self.label.lower() if seconds is None else f"the last {duration(seconds)}"
+        return self.title.lower() if seconds is None else f"the last {duration(seconds)}"
 
     @property
     def start_ms(self) -> int:
@@ -124,13 +134,12 @@ class Span:
             asked = {"range": self.name, "zone": self.asked_zone}
         else:
             asked = self._moments(self.start_s, self.end_s)
-        return _address({**asked, "compare": self.compare, **more})
+        return _address({**asked, "compare": self.compare, **self.part, **more})
 
     def move(self, by: int, **more: str) -> str:
         """Return the part of an address for the time before (-1) or after (1), equally long."""
-        return _address(
-            {**self._moments(*_move_ends(self, by=by)), "compare": self.compare, **more}
-        )
+        moments = self._moments(*_move_ends(self, by=by))
+        return _address({**moments, "compare": self.compare, **self.part, **more})
 
     def _moments(self, start_s: float, end_s: float) -> dict[str, str]:
         # A link that is sent to somebody in another zone means the same time there.
@@ -156,7 +165,7 @@ def span_of(request: Request, campaign: Campaign, now_s: float, *, names: tuple[
 
     Raises:
         HTTPException: If a moment cannot be read, the time ends before it begins, or what it is
-            compared with is not there.
+            compared with, or the part that is asked for, is not there.
     """
     asked = request.query_params
     zone = zone_of_visitor(request)
@@ -166,23 +175,17 @@ def span_of(request: Request, campaign: Campaign, now_s: float, *, names: tuple[
         raise HTTPException(
             400, f"compare must be {', '.join(COMPARISONS)} or a campaign, got {compare[:40]!r}."
         )
+    name = ""
     if asked.get("from") or asked.get("to"):
         start_s = _read_moment(asked.get("from", ""), "from", zone)
         end_s = _read_moment(asked.get("to", ""), "to", zone) if asked.get("to") else now_s
         if end_s <= start_s:
             raise HTTPException(400, "The end of the time must be after its beginning.")
-        return Span(
-            name="",
-            start_s=start_s,
-            end_s=end_s,
-            zone=zone,
-            asked_zone=asked_zone,
-            compare=compare,
-        )
-    name = asked.get("range", "")
-    if name not in RANGES:
-        name = _usual(campaign)
-    start_s, end_s = _range_span(name, now_s, zone)
+    else:
+        name = asked.get("range", "")
+        if name not in RANGES:
+            name = _usual(campaign)
+        start_s, end_s = _range_span(name, now_s, zone)
     return Span(
         name=name,
         start_s=start_s,
@@ -190,14 +193,29 @@ def span_of(request: Request, campaign: Campaign, now_s: float, *, names: tuple[
         zone=zone,
         asked_zone=asked_zone,
         compare=compare,
+        **part_of(request, campaign),
     )
+
+
+def part_of(request: Request, campaign: Campaign) -> dict[str, Any]:
+    """Return which of a round's answers an address asks for, as far as it says.
+
+    Raises:
+        HTTPException: If the campaign has no such label, state or estimator.
+    """
+    asked = request.query_params
+    found = {name: _read_part(asked.get(name, ""), name, campaign) for name in PART}
+    if found["label"]:
+        # Labels of numbers have one estimator.
+        found["method"] = ""
+    return {name: value for name, value in found.items() if value}
 
 
 def earlier_span(span: Span) -> Span:
     """Return the time with which a comparison of times compares."""
     week = timedelta(days=7)
     start_s, end_s = _move_ends(span, by=-1, step=week if span.compare == "week" else None)
-    return Span(name="", start_s=start_s, end_s=end_s, zone=span.zone)
+    return Span(name="", start_s=start_s, end_s=end_s, zone=span.zone, **span.part)
 
 
 def zone_of_visitor(request: Request) -> tzinfo:
@@ -234,6 +252,20 @@ def _move_ends(span: Span, *, by: int, step: timedelta | None = None) -> tuple[f
         return (start + by * step).timestamp(), (end + by * step).timestamp()
     except (ValueError, OverflowError):
         return span.start_s, span.end_s
+
+
+def _read_part(text: str, name: str, campaign: Campaign) -> str:
+    """Return a label, a state or an estimator of a campaign; empty for its first or for all."""
+    labels = (*campaign.labels, "other") if campaign.labels else ()
+    known = {
+        "label": labels,
+        "category": campaign.categories,
+        "method": campaign.estimators if campaign.states is None else (),
+    }[name]
+    if text and text not in known:
+        there = f"one of {', '.join(known)}" if known else "absent: this campaign has none"
+        raise HTTPException(400, f"{name} must be {there}, got {text[:40]!r}.")
+    return text
 
 
 def _address(asked: Mapping[str, str]) -> str:

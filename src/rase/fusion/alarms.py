@@ -85,6 +85,8 @@ class AlarmStatus:
     Args:
         alarm: Its name.
         campaign: The campaign's id.
+        label: One of its labels; None for all devices.
+        category: The state whose share it is about; None for a number.
         kind: What it looks at.
         level: The level.
         state: "raised", "quiet", "waiting" if it has not looked at a round yet, or "refused" if it
@@ -100,6 +102,8 @@ class AlarmStatus:
 
     alarm: str
     campaign: str
+    label: str | None
+    category: str | None
     kind: str
     level: float
     state: str
@@ -319,6 +323,8 @@ class Alarms:
         return AlarmStatus(
             alarm=one.name,
             campaign=one.campaign,
+            label=one.label,
+            category=one.category,
             kind=one.kind,
             level=one.level,
             state=state,

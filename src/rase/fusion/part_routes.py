@@ -107,12 +107,13 @@ def get_alarms(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=1000, description="At most so many changes.")] = 100,
 ) -> Response:
-    """Return how each alarm stands and what to expect of it, and their last changes."""
+    """Return how each alarm stands, what to expect of it, and their last changes."""
 
     def ask(centre: FusionCentre) -> dict[str, Any]:
         if centre.alarms is None:
-            return {"alarms": [], "history": []}
+            return {"alarms": [], "history": [], "undelivered": 0}
         return {
+            "undelivered": len(centre.alarms.waiting()),
             "alarms": [asdict(one) for one in centre.alarms.status()],
             "history": [asdict(one) for one in centre.alarms.history(limit)],
         }

@@ -1,32 +1,17 @@
 """The client of people who run a fusion centre: what the dashboard and scripts of operators ask."""
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 
-from rase.answer import Answer
-from rase.subscriber.answers import FusionUnreachable, document_of, read_answers, refusal_of
+from rase.subscriber.answers import FusionUnreachable, document_of, refusal_of
 from rase.subscriber.client import AsyncSubscriber
 from rase.subscriber.following import STREAM_TIMEOUT, unreachable
 from rase.subscriber.questions import Moment, span
 
-__all__ = ["AsyncOperator", "Raw"]
-
-
-@dataclass(frozen=True, slots=True)
-class Raw:
-    """An answer as it came, to be handed on.
-
-    Args:
-        body: Its bytes.
-        media_type: What they are.
-    """
-
-    body: bytes
-    media_type: str
+__all__ = ["AsyncOperator"]
 
 
 class AsyncOperator(AsyncSubscriber):
@@ -57,42 +42,41 @@ class AsyncOperator(AsyncSubscriber):
         *,
         points: int | None = None,
         method: str | None = None,
+        label: str | None = None,
+        category: str | None = None,
     ) -> dict[str, Any]:
         """Return the rounds of a time, put together into few points, each with its interval."""
-        query = span(campaign=self._campaign, method=method, start=start, end=end)
+        query = span(
+            campaign=self._campaign,
+            method=method,
+            start=start,
+            end=end,
+            label=label,
+            category=category,
+        )
         if points is not None:
             query["points"] = str(points)
         return await self._document("GET", "/v1/trace", query)
 
     async def rounds(
-        self, *, before: int | None = None, limit: int = 100, method: str | None = None
+        self,
+        *,
+        before: int | None = None,
+        limit: int = 100,
+        method: str | None = None,
+        label: str | None = None,
+        category: str | None = None,
     ) -> dict[str, Any]:
         """Return a page of rounds, newest first, also those that are still open."""
-        query = span(campaign=self._campaign, method=method)
+        query = span(campaign=self._campaign, method=method, label=label, category=category)
         query["limit"] = str(limit)
         if before is not None:
             query["before"] = str(before)
         return await self._document("GET", "/v1/rounds", query)
 
-    async def windows(
-        self,
-        w: int | str,
-        start: Moment | None = None,
-        end: Moment | None = None,
-        *,
-        method: str | None = None,
-        strict: bool = False,
-    ) -> list[Answer]:
-        """Return Win(t, w) for each round t that began in a time; see `Subscriber.window`."""
-        query = span(
-            campaign=self._campaign, method=method, w=w, strict=strict, start=start, end=end
-        )
-        return read_answers((await self._send("GET", "/v1/windows", query)).content)
-
-    async def raw(self, path: str, query: Mapping[str, str]) -> Raw:
-        """Return a table or document of a subscriber's route unread, e.g. to save it as CSV."""
-        answer = await self._send("GET", path, dict(query))
-        return Raw(answer.content, answer.headers.get("content-type", ""))
+    async def alarms(self, limit: int = 100) -> dict[str, Any]:
+        """Return how each alarm stands and what to expect of it, and the last changes of all."""
+        return await self._document("GET", "/v1/alarms", {"limit": str(limit)})
 
     async def effect(self, campaign: str, **asked: float | list[float]) -> dict[str, Any]:
         """Return the version that some changes make, and both errors for ``n`` reports."""

@@ -6,7 +6,7 @@
 // data-least). Cells carry the exact number in data-v; an empty one is a gap.
 // The figure has data-x="time" (RFC 3339) or "number", data-unit, data-log="x y", and
 // data-mark="1.5" with data-mark-label="ε*" for an upright line. Rows with data-withheld above 0
-// get a small mark at the bottom. data-zone is the zone of the times. With data-zoom, an address,
+// get a small mark at the bottom; data-marks, a list of {at, label}, are upright lines, too. data-zone is the zone of the times. With data-zoom, an address,
 // a time can be chosen by dragging; with data-open a click opens the round of a row's data-round.
 // drawAll(root) draws what was added later.
 
@@ -267,21 +267,28 @@ function marks(self, figure, found, token) {
     const width = 3 * devicePixelRatio;
     if (x >= bbox.left && x <= bbox.left + bbox.width) ctx.fillRect(x - width / 2, bbox.top + bbox.height - 10 * devicePixelRatio, width, 10 * devicePixelRatio);
   });
-  if (figure.dataset.mark) {
-    const x = self.valToPos(Number(figure.dataset.mark), "x", true);
-    if (x >= bbox.left && x <= bbox.left + bbox.width) {
-      ctx.globalAlpha = 1;
-      ctx.strokeStyle = ctx.fillStyle = token("--ink-soft");
-      ctx.setLineDash([4 * devicePixelRatio, 4 * devicePixelRatio]);
-      ctx.beginPath();
-      ctx.moveTo(x, bbox.top);
-      ctx.lineTo(x, bbox.top + bbox.height);
-      ctx.stroke();
-      ctx.font = `${12 * devicePixelRatio}px ${getComputedStyle(document.body).fontFamily}`;
-      ctx.fillText(figure.dataset.markLabel ?? "", x + 4 * devicePixelRatio, bbox.top + 12 * devicePixelRatio);
-    }
+  ctx.globalAlpha = 1;
+  ctx.strokeStyle = ctx.fillStyle = token("--ink-soft");
+  ctx.setLineDash([4 * devicePixelRatio, 4 * devicePixelRatio]);
+  ctx.font = `${12 * devicePixelRatio}px ${getComputedStyle(document.body).fontFamily}`;
+  for (const { at, label } of upright(figure)) {
+    const x = self.valToPos(at, "x", true);
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    // Near the right end the words stand before their line.
+    const isFar = x + ctx.measureText(label).width + 8 * devicePixelRatio > bbox.left + bbox.width;
+    ctx.textAlign = isFar ? "right" : "left";
+    ctx.fillText(label, x + (isFar ? -4 : 4) * devicePixelRatio, bbox.top + 12 * devicePixelRatio);
   }
   ctx.restore();
+}
+
+function upright(figure) {
+  const { mark, markLabel, marks: several } = figure.dataset;
+  return [...(mark ? [{ at: Number(mark), label: markLabel ?? "" }] : []), ...JSON.parse(several || "[]")];
 }
 
 function showPlace(figure, found, place) {

@@ -1,10 +1,17 @@
 """What people come for, done from the landing page by clicks and fields alone, counted."""
 
+import contextlib
 import csv
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
-from tests.browser.conftest import Opens, Seen, Site
+from tests.browser.conftest import Opens, Seen, Site, Studio
+from tests.browser.serving import CAMPAIGN
 
 
 class Hand:
@@ -104,6 +111,68 @@ def test_a_narrower_range_and_its_effect(site: Site, opened: Opens) -> None:
     expect(hand.page.get_by_role("group", name="What changes")).to_contain_text("1500")
     expect(hand.page.get_by_text("How far that moves the mean is not known")).to_be_visible()
     assert hand.count <= 6
+
+
+@contextlib.contextmanager
+def studio_at(site: Site) -> Iterator[Studio]:
+    """Run a studio that begins with the campaign of a site."""
+    typed = [sys.executable, "-m", "rase", "studio", "--no-browser"]
+    typed += ["--fusion", site.address, "--campaign", CAMPAIGN.id]
+    with subprocess.Popen(typed, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield Studio(process.stdout.readline().strip())
+        finally:
+            process.terminate()
+
+
+def test_epsilon_from_a_question_is_published(own_site: Site, opened: Opens, seen: Seen) -> None:
+    """At most 8: from 5,000 homes and an error of 20 W to a new version of the campaign."""
+    # Whoever publishes is logged in at the fusion centre.
+    page = opened(own_site, own_site.operator)
+    with studio_at(own_site) as studio:
+        page.goto(studio.address)
+        hand = Hand(page)
+        hand.click("Explore its parameters")
+        hand.fill("Devices", "5000")
+        hand.count += 1
+        page.get_by_text("Wishes, if you have any").click()
+        hand.fill("Error of the window's mean", "20")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="Your wish: an error of 20")).to_be_visible()
+        hand.count += 1
+        link = page.get_by_role("link", name=re.compile("^Use epsilon 0[.]")).first
+        text = link.inner_text()
+        link.click()
+    expect(page.get_by_role("heading", name="Effect with 5,000 reports")).to_be_visible()
+    expect(page.get_by_role("heading", name="What owners are promised then")).to_be_visible()
+    hand.count += 1
+    page.locator("#confirmed").check()
+    hand.click("Publish", role="button")
+    expect(page.get_by_text("Version 2 is published")).to_be_visible()
+    found = re.search(r"epsilon ([0-9.]+) a report", page.locator(".pairs").first.inner_text())
+    assert found is not None
+    assert float(found.group(1)) == pytest.approx(float(text.split()[2]), rel=0.01)
+    assert hand.count <= 8
+    assert seen.errors == []
+
+
+def test_the_present_campaign_is_attacked(site: Site, opened: Opens, seen: Seen) -> None:
+    """At most 2: with the campaign's own range and epsilon."""
+    with studio_at(site) as studio:
+        page = opened(studio)
+        page.goto(studio.address)
+        hand = Hand(page)
+        hand.click("Attack it")
+        expect(page.locator("#f-high")).to_have_value("3000")
+        hand.click("Attack", role="button")
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Attack")
+        page.wait_for_url("**/attack/runs/**")
+        cancel = page.get_by_role("button", name="Cancel")
+        if cancel.is_visible():
+            cancel.click()
+        assert hand.count <= 2
+    assert seen.errors == []
 
 
 def test_three_months_ago(site: Site, opened: Opens) -> None:

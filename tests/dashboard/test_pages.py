@@ -547,6 +547,8 @@ def test_live_is_late_without_any_event(desk: Desk) -> None:
     text = desk.get("/live").text
     again = float(re.findall(r'data-again="([\d.]+)"', text)[0])
     assert 'data-late="0"' in text
+    closed_s = CAMPAIGN.closes_s(ROUND + 3)
+    assert desk.centre.clock.now_s() + again <= closed_s + 2 * CAMPAIGN.round_s + 10
     desk.centre.clock.advance(again)
     desk.log_in(desk.reader)
     text = desk.get("/live?part=1").text

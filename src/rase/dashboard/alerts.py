@@ -9,7 +9,8 @@ from rase.theme.formatting import duration, number
 
 __all__ = ["Alert", "alerts", "overdue_s"]
 
-_LATE_ROUNDS = 3
+# The round after the newest is due; one more, and the page says so: two rounds after a fleet died.
+_LATE_ROUNDS = 1
 _MANY_WITHHELD = 0.1
 _FEW = 0.5
 

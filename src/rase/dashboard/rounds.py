@@ -32,7 +32,7 @@ async def show_rounds(request: Request) -> Response:
         if fleet is None:
             return render(request, "no_campaign.html")
         before, asked = _read_query(request, fleet)
-        found = await client.rounds(before=before, limit=_SHOWN, **asked)
+        found = await client.rounds(before=before, limit=_SHOWN, counts=True, **asked)
     if fleet.campaign.states is not None:
         found["rounds"] = as_percent(found["rounds"])
     method = asked.get("method", fleet.campaign.estimators[0])

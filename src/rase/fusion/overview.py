@@ -28,7 +28,7 @@ from rase.fusion.answers import check_method, speaks_of_readings
 from rase.fusion.campaigns import campaign_of_version, known_campaigns
 from rase.fusion.health import health_of
 from rase.fusion.parts import WHOLE, Part, check_part, default_part, keys_of
-from rase.fusion.query import Questions
+from rase.fusion.query import Questions, final_span
 from rase.fusion.refusals import BAD_QUESTION, Refused
 from rase.fusion.routes import Category, From, Label, Named, To, span_of
 from rase.fusion.subscribers import ADMIN_CAMPAIGN, READ_ESTIMATES
@@ -156,10 +156,7 @@ def trace(
         )
         if low is None:
             return Trace(1, [], None)
-        ((oldest, newest),) = transaction.execute(
-            "SELECT MIN(round), MAX(round) FROM rounds WHERE campaign = ? AND state <> 'open'",
-            (campaign.id,),
-        )
+        oldest, newest = final_span(transaction, campaign.id) or (low, high)
         rows = transaction.execute(
             "SELECT r.round, e.value, e.standard_error, e.degrees_of_freedom, e.n FROM rounds r "  # noqa: S608 - constants
             f"LEFT JOIN {table} e ON e.campaign = r.campaign AND e.round = r.round "
@@ -194,17 +191,24 @@ def page_of_rounds(
     limit: int,
     method: str | None,
     part: Part,
+    with_counts: bool = True,
 ) -> dict[str, Any]:
-    """Return some rounds, newest first, also those still open, and where the next page begins."""
+    """Return some rounds, newest first, also those still open, and where the next page begins.
+
+    Counts of all rounds by state are read from all of them.
+    """
     with database.snapshot() as transaction:
         rows = transaction.execute(
             "SELECT round, version, state, batches FROM rounds WHERE campaign = ? AND round < ? "
             "ORDER BY round DESC LIMIT ?",
             (campaign.id, 2**32 if before is None else before, limit + 1),
         )
-        counts = transaction.execute(
-            "SELECT state, COUNT(*) FROM rounds WHERE campaign = ? GROUP BY state", (campaign.id,)
-        )
+        counts = []
+        if with_counts:
+            counts = transaction.execute(
+                "SELECT state, COUNT(*) FROM rounds WHERE campaign = ? GROUP BY state",
+                (campaign.id,),
+            )
     more, rows = len(rows) > limit, rows[:limit]
     answered: dict[int, dict[str, Any]] = {}
     if rows:
@@ -435,6 +439,7 @@ def get_rounds(
     category: Category = None,
     before: Annotated[int | None, Query(ge=0, le=2**32, description="Only earlier rounds.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    counts: Annotated[bool, Query(description="Whether to count all rounds by state.")] = True,
 ) -> Response:
     """Return a page of rounds, newest first, also those still open; `next` begins the next page."""
     asker = asker_of(request, READ_ESTIMATES)
@@ -450,6 +455,7 @@ def get_rounds(
             limit=limit,
             method=None if method == "all" else method,
             part=default_part(found, Part(label, category)),
+            with_counts=counts,
         )
 
     document = logging_refusals(request, asker, ask)

@@ -26,7 +26,7 @@ from rase.fusion.refusals import BAD_QUESTION, NO_ESTIMATE, Refused
 from rase.fusion.tracking import joint_windows
 from rase.series.calendar import CalendarUnit, calendar_span_s, check_midnights
 from rase.series.window import surer_window
-from rase.storage.interface import Database
+from rase.storage.interface import Database, Transaction
 from rase.wire.problems import PROBLEM_TYPES
 from rase.wire.signed import SignedCampaign
 
@@ -34,6 +34,7 @@ __all__ = [
     "MAX_ROUNDS",
     "Event",
     "Questions",
+    "final_span",
     "parse_moment_s",
     "parse_rounds",
     "round_of",
@@ -319,12 +320,7 @@ class Questions:
     def _final_span(self, campaign: Campaign) -> tuple[int, int]:
         """Return the first and the newest final round; an empty span if there is none."""
         with self._database.snapshot() as transaction:
-            ((oldest, newest),) = transaction.execute(
-                "SELECT COALESCE(MIN(round), 0), COALESCE(MAX(round), -1) FROM rounds "
-                "WHERE campaign = ? AND state <> 'open'",
-                (campaign.id,),
-            )
-        return int(oldest), int(newest)
+            return final_span(transaction, campaign.id) or (0, -1)
 
     def events_after(
         self,
@@ -401,6 +397,19 @@ class Questions:
             if len(rows) > MAX_ROUNDS:
                 raise Refused(BAD_QUESTION, f"Ask for at most {MAX_ROUNDS} rounds at once.")
             return AnswerReader(transaction, campaign.id).answer_rounds(rows, method, part)
+
+
+def final_span(transaction: Transaction, campaign_id: str) -> tuple[int, int] | None:
+    """Return the first and the newest final round of a campaign; None if there is none.
+
+    Each is looked up from its end: a question for both at once would read all rounds.
+    """
+    where = "FROM rounds WHERE campaign = ? AND state <> 'open'"
+    ((oldest, newest),) = transaction.execute(
+        f"SELECT (SELECT MIN(round) {where}), (SELECT MAX(round) {where})",
+        (campaign_id, campaign_id),
+    )
+    return None if oldest is None else (int(oldest), int(newest))
 
 
 def _check_one(campaign: Campaign, part: Part) -> None:

@@ -66,9 +66,14 @@ class AsyncOperator(AsyncSubscriber):
         method: str | None = None,
         label: str | None = None,
         category: str | None = None,
+        counts: bool = False,
     ) -> dict[str, Any]:
-        """Return a page of rounds, newest first, also those that are still open."""
+        """Return a page of rounds, newest first, also those that are still open.
+
+        To count all of them by state takes the longer the more there are.
+        """
         query = span(campaign=self._campaign, method=method, label=label, category=category)
+        query["counts"] = "true" if counts else "false"
         query["limit"] = str(limit)
         if before is not None:
             query["before"] = str(before)

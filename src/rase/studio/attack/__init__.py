@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePath
 from typing import Any, Final
@@ -160,8 +160,11 @@ class Wanted:
 
 
 async def show_form(request: Request) -> Response:
-    """Show the form and the runs."""
-    return _form(request, Wanted.usual())
+    """Show the form, with the numbers of the address, and the runs."""
+    usual = Wanted.usual()
+    given = {one.name: request.query_params.get(one.name, "") for one in NUMBERS}
+    texts = {name: text[:24] for name, text in given.items() if text}
+    return _form(request, replace(usual, texts={**usual.texts, **texts}))
 
 
 async def start_run(request: Request) -> Response:

@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from rase.dashboard.page import Page, View, render, site_of
+from rase.studio.campaign import Studio, apply_links
 from rase.studio.explorer.fields import FIELDS, USUAL
 from rase.studio.explorer.form import Asked, Refused, asked_of
 
@@ -117,7 +118,7 @@ async def show_page(request: Request) -> Response:
         },
         mistakes=mistakes,
         found=found,
-        shown=None if found is None else document_of(found),
+        shown=None if found is None else _shown(request, found),
         curves=None if found is None else curves_of(found),
         query=request.url.query,
     )
@@ -132,13 +133,14 @@ async def answer_json(request: Request) -> Response:
         return JSONResponse({"schema": SCHEMA, "mistakes": error.mistakes}, 400, headers=_FRESH)
     parts = site_of(request).templates.get_template("explorer_parts.html").module
     document = document_of(found)
+    shown = _shown(request, found)
     answer = {
         "schema": SCHEMA,
         "query": found.asked.query,
         "plan": document,
         "curves": curves_of(found),
         "texts": found.texts,
-        "html": {name: str(getattr(parts, name)(document, None)) for name in PARTS},
+        "html": {name: str(getattr(parts, name)(shown, None)) for name in PARTS},
     }
     timing = f"explorer;dur={1000 * (time.perf_counter() - start):.1f}"
     return JSONResponse(answer, headers={**_FRESH, "Server-Timing": timing})
@@ -169,6 +171,24 @@ async def download_csv(request: Request) -> Response:
         media_type="text/csv",
         headers={**_FRESH, "Content-Disposition": 'attachment; filename="rase-explorer.csv"'},
     )
+
+
+def _shown(request: Request, found: Explored) -> dict[str, Any]:
+    """Return the plan as the page shows it: with links to the campaign that the studio has."""
+    site, wish = site_of(request), found.plan.wish
+    published = site.published if isinstance(site, Studio) else None
+    links = []
+    if published is not None:
+        asked = found.asked
+        links = apply_links(
+            published,
+            low=asked.low,
+            high=asked.high,
+            devices=asked.devices,
+            epsilon=asked.epsilon,
+            wished=None if wish is None else wish.epsilon.value,
+        )
+    return {**document_of(found), "apply": links}
 
 
 def document_of(found: Explored) -> dict[str, Any]:

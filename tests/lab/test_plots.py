@@ -43,6 +43,17 @@ def test_scales(x_scale: str) -> None:
     assert ">4<" in text
 
 
+@pytest.mark.parametrize(
+    ("hours", "left_out"), [(range(0, 49, 4), "time, 2026"), (range(2, 9), "time, 2026-Mar-01")]
+)
+def test_times_say_what_their_labels_leave_out(hours: range, left_out: str) -> None:
+    """The day stands under the axis where no label has it, and the year alone where one does."""
+    midnight_s = 1_772_323_200.0  # 2026-03-01
+    line = Line("a", [midnight_s + 3600 * hour for hour in hours], [1.0] * len(hours))
+    text = text_of(Picture((chart(lines=(line,), x_label="time", x_scale="time"),)))
+    assert f">{left_out}<" in text
+
+
 def test_close_places_leave_room() -> None:
     """On a logarithmic axis places too near to each other are not all named."""
     line = Line("a", [1, 1.01, 10], [1, 2, 3])

@@ -211,7 +211,9 @@ def _time_axis(axes: Axes) -> str:
     inside = [tick for tick in ticks if low <= tick <= high]
     labels = formatter.format_ticks([tick / _DAY_S for tick in inside])
     axes.set_xticks(inside, labels)
-    return str(formatter.get_offset())
+    left_out = str(formatter.get_offset())
+    # Where midnights among hours are labelled with their dates only the year is left out.
+    return left_out[:4] if any("-" in label for label in labels) else left_out
 
 
 def _log_axis(axes: Axes, places: Sequence[float]) -> None:

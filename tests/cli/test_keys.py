@@ -2,7 +2,6 @@
 
 import io
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -19,11 +18,9 @@ from rase.service.key_settings import read_opening_keys
 from rase.service.keyring import (
     PublicKeys,
     fingerprint,
-    public_text,
     read_keyset,
     read_public_keys,
     rotate_opening_key,
-    with_setting,
 )
 from rase.service.settings import load_settings
 from rase.shuffler.documents import lead_mistakes
@@ -225,18 +222,26 @@ def test_another_signing_key_needs_consent(
     def problems() -> list[Finding]:
         return [one for one in examine(folder, SystemClock()) if one.level == "problem"]
 
-    # Pins of the registrar's own folder and of its key are set by hand, as is said.
+    # The registrar's folder is left, and its key where the other shuffler was.
     left = [one for one in problems() if one.check != "peer"]
     assert {(one.where, one.check) for one in left} == {(str(folder / "registrar"), "pinned key")}
-    shuffler = public_text(read_public_keys(folder / "shuffler/public.json").signing_key)
-    (registrar,) = re.findall("set registrar_key = '(.+)' there", left[1].text)
-    for name, setting, key in [
-        ("registrar", "shuffler_key", shuffler),
-        ("shuffler", "registrar_key", registrar),
-    ]:
-        path = folder / name / "rase.toml"
-        path.write_text(with_setting(path, setting, f'"{key}"'))
+    public = folder / "shuffler/public.json"
+    assert rase("keys", "adopt", folder / "registrar", public, "--yes") == 0
+    capsys.readouterr()
+    assert rase("registrar", "keys", "--json", "--config", folder / "registrar/rase.toml") == 0
+    registrar = tmp_path / "registrar.json"
+    registrar.write_text(capsys.readouterr().out)
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert rase("keys", "adopt", folder / "shuffler", registrar) == 130
+    for name in ("shuffler", "fusion", "device"):
+        assert rase("keys", "adopt", folder / name, registrar, "--yes") == 0
+    assert "registrar signing" in capsys.readouterr().out
     assert {one.check for one in problems()} == {"peer"}
+    assert rase("keys", "adopt", folder / "registrar", registrar) == 2
+    assert "nothing to pin" in capsys.readouterr().err
+    registrar.write_text('{"schema": "rase/token-keys/1", "registrar_key": "?"}')
+    assert rase("keys", "adopt", folder / "shuffler", registrar) == 3
+    assert "holds no public key of a registrar" in capsys.readouterr().err
 
 
 def test_a_server_is_not_its_own_peer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_REGISTRAR: Final = "registrar"
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 
 
@@ -106,37 +107,45 @@ def rotate(folder: Path, valid: str, publish_within: str | None, replace_pending
 def adopt(folder: Path, public: Path, yes: bool) -> None:
     """Pin the keys of another server in FOLDER; PUBLIC is that server's public.json.
 
-    FOLDER is a server's or a device's. In the fusion centre's, the keyset is renewed, too.
+    Of a registrar it is what rase registrar keys --json prints. FOLDER is a server's or a device's.
+    In the fusion centre's, the keyset is renewed, too.
     """
     from rase.service.key_settings import public_key_bytes
     from rase.service.keyring import (
         KEYSET_FILE,
-        PUBLIC_FILE,
         SETTINGS_FILE,
         adopt_keys,
         fingerprint,
+        pin_key,
         pinned_in,
         read_public_keys,
+        read_registrar_key,
     )
 
-    theirs = read_public_keys(public)
-    is_device = (folder / "device.toml").exists()
-    if not is_device and read_public_keys(folder / PUBLIC_FILE).role is theirs.role:
-        raise click.UsageError(f"{public} holds keys of the {theirs.role} itself; nothing to pin.")
-    name = "device.toml" if is_device else SETTINGS_FILE
-    click.echo(f"{theirs.role} signing    {fingerprint(theirs.signing_key)}")
-    for config in theirs.configs:
-        click.echo(f"{theirs.role} opening {config.id:<2} {fingerprint(config.public_key)}")
-    pinned = pinned_in(folder / name, theirs.role)
-    is_new = pinned is None or public_key_bytes(pinned) != theirs.signing_key
+    registrar = read_registrar_key(public)
+    theirs = read_public_keys(public) if registrar is None else None
+    role, key = (theirs.role, theirs.signing_key) if theirs else (_REGISTRAR, registrar or b"")
+    own = _whose(folder)
+    if own == role:
+        raise click.UsageError(f"{public} holds keys of the {role} itself; nothing to pin.")
+    name = "device.toml" if own == "device" else SETTINGS_FILE
+    click.echo(f"{role} signing    {fingerprint(key)}")
+    for config in theirs.configs if theirs else ():
+        click.echo(f"{role} opening {config.id:<2} {fingerprint(config.public_key)}")
+    pinned = pinned_in(folder / name, role)
+    is_new = pinned is None or public_key_bytes(pinned) != key
     if is_new and not yes:
         click.confirm(
-            f"Another signing key than the pinned one. Does the {theirs.role}'s operator, asked by "
+            f"Another signing key than the pinned one. Does the {role}'s operator, asked by "
             "another way, have the same fingerprint?",
             abort=True,
             err=True,
         )
-    keyset = adopt_keys(folder, name, theirs)
+    keyset = None
+    if theirs:
+        keyset = adopt_keys(folder, name, theirs)
+    else:
+        pin_key(folder / name, role, key)
     if keyset is not None:
         click.echo(
             f"keyset {keyset.version}; next: rase fusion publish-keys {folder / KEYSET_FILE} "
@@ -145,6 +154,23 @@ def adopt(folder: Path, public: Path, yes: bool) -> None:
         )
     elif not is_new:
         click.echo("nothing changed.", err=True)
+
+
+def _whose(folder: Path) -> str:
+    """Return whose folder it is: a device's, a server's, or the registrar's, which has no file."""
+    from rase.service.keyring import PUBLIC_FILE, SETTINGS_FILE, read_public_keys
+    from rase.toml import parse_toml
+
+    if (folder / "device.toml").exists():
+        return "device"
+    path = folder / SETTINGS_FILE
+    if path.exists() and not (folder / PUBLIC_FILE).exists():
+        try:
+            if _REGISTRAR in parse_toml(path.read_bytes()):
+                return _REGISTRAR
+        except ValueError:
+            raise ConfigurationError([f"{path} must be TOML."]) from None
+    return read_public_keys(folder / PUBLIC_FILE).role
 
 
 def _seconds(option: str, text: str) -> int:

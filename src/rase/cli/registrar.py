@@ -155,7 +155,7 @@ def keys(config: Path, as_json: bool) -> None:
     """Show the registrar's public key, which others pin, and the keys of token windows."""
     from rase.registrar.issuing import window_rows
     from rase.registrar.settings import own_secret
-    from rase.service.keyring import fingerprint, public_text
+    from rase.service.keyring import REGISTRAR_SCHEMA, fingerprint, public_text
 
     settings = _settings(config)
     _, pinned = own_secret(settings)
@@ -164,7 +164,7 @@ def keys(config: Path, as_json: bool) -> None:
         rows = window_rows(database)
     if as_json:
         document = {
-            "schema": "rase/token-keys/1",
+            "schema": REGISTRAR_SCHEMA,
             "registrar_key": public_text(public),
             "windows": [row._asdict() for row in rows],
         }

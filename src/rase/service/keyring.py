@@ -24,6 +24,7 @@ __all__ = [
     "KEYSET_FILE",
     "KEYS_FOLDER",
     "PUBLIC_FILE",
+    "REGISTRAR_SCHEMA",
     "SETTINGS_FILE",
     "PublicKeys",
     "Rotation",
@@ -31,11 +32,13 @@ __all__ = [
     "fingerprint",
     "keyset_text",
     "opening_key_name",
+    "pin_key",
     "pinned_in",
     "public_keys_from_text",
     "public_text",
     "read_keyset",
     "read_public_keys",
+    "read_registrar_key",
     "rotate_opening_key",
     "take_keys",
     "with_setting",
@@ -45,6 +48,9 @@ SETTINGS_FILE: Final = "rase.toml"
 KEYS_FOLDER: Final = "keys"
 PUBLIC_FILE: Final = "public.json"
 KEYSET_FILE: Final = "keyset.json"
+REGISTRAR_SCHEMA: Final = "rase/token-keys/1"
+"""Of what ``rase registrar keys --json`` prints."""
+
 _SCHEMA: Final = "rase/public-keys/1"
 _IDS: Final = 256
 
@@ -164,6 +170,27 @@ def public_keys_from_text(text: str, name: str) -> PublicKeys:
         )
     except (ValueError, TypeError, KeyError, AttributeError, WireError) as error:
         raise ConfigurationError([f"{name} holds no public keys: {_reason(error)}."]) from None
+
+
+def read_registrar_key(path: Path) -> bytes | None:
+    """Return the registrar's public key out of what ``rase registrar keys --json`` printed.
+
+    Returns:
+        The key; None if the file is of another kind.
+
+    Raises:
+        ConfigurationError: If it is of this kind, and has no key.
+    """
+    document = _document(_text(path), str(path))
+    if document.get("schema") != REGISTRAR_SCHEMA:
+        return None
+    try:
+        key = base64.urlsafe_b64decode(document["registrar_key"] + "=")
+    except (KeyError, TypeError, ValueError):
+        key = b""
+    if len(key) != 32:
+        raise ConfigurationError([f"{path} holds no public key of a registrar."])
+    return key
 
 
 def read_keyset(path: Path) -> Keyset:
@@ -306,13 +333,21 @@ def adopt_keys(folder: Path, settings_file: str, public: PublicKeys) -> Keyset |
     Raises:
         ConfigurationError: If a file is not as ``rase init`` made it; nothing is changed then.
     """
-    path = folder / settings_file
-    settings = with_setting(path, f"{public.role}_key", json.dumps(public_text(public.signing_key)))
     if (folder / KEYSET_FILE).exists():
         # Read before anything is written.
         read_keyset(folder / KEYSET_FILE)
-    _replace(path, settings)
+    pin_key(folder / settings_file, public.role, public.signing_key)
     return take_keys(folder, public) if (folder / KEYSET_FILE).exists() else None
+
+
+def pin_key(path: Path, name: str, signing_key: bytes) -> None:
+    """Pin the public signing key of a server in a settings file.
+
+    Raises:
+        ConfigurationError: If the file does not set it on one line; nothing is changed then.
+    """
+    text = with_setting(path, f"{name}_key", json.dumps(public_text(signing_key)))
+    _replace(path, text)
 
 
 def take_keys(folder: Path, public: PublicKeys) -> Keyset | None:
@@ -333,7 +368,7 @@ def take_keys(folder: Path, public: PublicKeys) -> Keyset | None:
     return keyset
 
 
-def pinned_in(path: Path, role: Role) -> str | None:
+def pinned_in(path: Path, role: str) -> str | None:
     """Return the text of a pinned key in a settings file, None if there is none."""
     found = re.findall(rf'^{role}_key = "(.*)"$', _text(path), re.MULTILINE)
     return str(found[0]) if len(found) == 1 else None

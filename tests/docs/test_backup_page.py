@@ -14,6 +14,7 @@ from tests.programs import find
 
 from rase.cli import main
 from rase.registrar.devices import certify_list, known_devices
+from rase.shuffler.enrolment import enrolled_devices, make_tokens
 from rase.storage.opening import open_database
 from rase.storage.sqlite import open_sqlite
 
@@ -73,7 +74,10 @@ def test_settings_of_two_servers_are_not_guessed_about(
     own = (tmp_path / "ours/registrar/rase.toml").read_text("utf-8")
     settings.write_text(settings.read_text("utf-8") + own, "utf-8")
     assert main(["storage", "backup", "--config", str(settings), str(tmp_path / "x")]) == 3
-    assert "one of [fusion] and [registrar], got both" in capsys.readouterr().err
+    assert (
+        "must have one of [fusion], [shuffler] and [registrar], got [fusion] and [registrar]"
+        in capsys.readouterr().err
+    )
     assert not (tmp_path / "x").exists()
 
 
@@ -91,14 +95,29 @@ def test_the_dump_of_the_page_is_for_its_owner_only(
     assert made == {"fusion-copy.dump": 0o600}
 
 
-def test_a_shuffler_is_not_backed_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its database says who reported: the command refuses it and says why."""
+def test_a_shufflers_copy_says_who_may_send_and_not_who_sent(tmp_path: Path) -> None:
+    """Devices are in it; reports, which name their senders, and enrolment tokens are not."""
+    own = tmp_path / "ours/shuffler"
     assert main(["init", str(tmp_path / "ours"), "--range", "0", "10", "--epsilon", "1"]) == 0
-    settings = tmp_path / "ours/shuffler/rase.toml"
-    copied = tmp_path / "copy.db"
-    assert main(["storage", "backup", "--config", str(settings), str(copied)]) == 3
-    assert "a shuffler's database is not backed up" in capsys.readouterr().err
-    assert not copied.exists()
+    wire = b"a sealed report and its sender" * 9
+    with closing(open_sqlite(own / "shuffler.db", migrations="shuffler")) as database:
+        make_tokens(database, 3, expires_s=2**35)
+        with database.transaction() as transaction:
+            transaction.execute("INSERT INTO report VALUES (1, 2, 3, ?)", (wire,))
+            transaction.execute(
+                "INSERT INTO device (id, digest, device_key, group_name) VALUES (2, ?, ?, '')",
+                (b"digest", b"key"),
+            )
+        folder = followed(tmp_path, "shuffler-copy.db", {"/etc/rase/shuffler": str(own)})
+    made = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert made == {"shuffler-copy.db": 0o600}
+    with closing(open_sqlite(folder / "shuffler-copy.db", migrations="shuffler")) as copied:
+        assert [one.device for one in enrolled_devices(copied)] == [f"{2:016x}"]
+        with copied.snapshot() as transaction:
+            assert transaction.execute("SELECT COUNT(*) FROM report") == [(0,)]
+            assert transaction.execute("SELECT COUNT(*) FROM enrolment_token") == [(0,)]
+    assert wire in b"".join(path.read_bytes() for path in own.glob("shuffler.db*"))
+    assert wire not in (folder / "shuffler-copy.db").read_bytes()
 
 
 def test_postgresql_has_a_tool_of_its_own(

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,3 +90,31 @@ def test_what_cannot_be_copied_leaves_no_file(
     with pytest.raises(KeyboardInterrupt):
         back_up(tmp_path / "torn.db", copied)
     assert not copied.exists()
+
+
+@pytest.mark.sqlite
+def test_a_server_that_keeps_writing_does_not_hold_a_copy_up(
+    database: SqliteDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a commit after each piece it ends all the same, with what was there when it began."""
+    steps: list[int] = []
+
+    class Watched(sqlite3.Connection):
+        def backup(self, target: sqlite3.Connection, **_: Any) -> None:
+            def write(*_: int) -> None:
+                steps.append(len(steps))
+                assert len(steps) < 1000, "the copy begins again with each commit"
+                with database.transaction() as transaction:
+                    transaction.execute("INSERT INTO extra VALUES (?)", (len(steps),))
+
+            super().backup(target, pages=1, progress=write)
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(
+        "rase.storage.backup.sqlite3.connect", lambda *a, **k: connect(*a, **k, factory=Watched)
+    )
+    back_up(tmp_path / "fusion.db", tmp_path / "copy.db")
+    monkeypatch.undo()
+    assert len(steps) > 10
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as copied:
+        assert copied.execute("SELECT number FROM extra").fetchall() == [(7,)]

@@ -69,32 +69,29 @@ def copy(config: Path, url: str | None, to_file: Path | None, as_json: bool) -> 
 @server_config
 @click.argument("target", type=click.Path(path_type=Path))
 def backup(config: Path, target: Path) -> None:
-    """Copy the SQLite file of a fusion centre or registrar into the new file TARGET while it runs.
+    """Copy the SQLite file of a server into the new file TARGET while the server runs.
 
     Only its owner can read the copy (mode 0600). A registrar's has no private keys in it: put back,
-    it lets no device fetch a second set of tokens. The shuffler's database is not copied: until a
-    round closes it says who reported, and a copy keeps what the shuffler erases.
+    it lets no device fetch a second set of tokens. A shuffler's has no reports in it, which would
+    say who reported, and no enrolment tokens, which would be good once more.
     """
     from rase.registrar.issuing import WITHOUT_KEYS
+    from rase.shuffler.intake import WITHOUT_REPORTS
     from rase.storage.backup import back_up
 
-    found = [one for one in server_databases(config).items() if one[0] != "shuffler"]
-    if not found:
-        problem = (
-            f"{config} must have a section [fusion] or [registrar]; a shuffler's database is not "
-            "backed up, because it says who reported in rounds that are open."
-        )
-        raise ConfigurationError([problem])
+    found = list(server_databases(config).items())
     if len(found) > 1:
+        named = " and ".join(f"[{role}]" for role, _ in found)
         problem = (
-            f"{config} must have one of [fusion] and [registrar], got both; give each a file of "
-            "settings."
+            f"{config} must have one of [fusion], [shuffler] and [registrar], got {named}; give "
+            "each a file of settings."
         )
         raise ConfigurationError([problem])
     ((role, address),) = found
     if not isinstance(address, Path):
         raise ConfigurationError([f"{role}.database must be a file, got {address}; use pg_dump."])
-    back_up(address, target, erase=WITHOUT_KEYS if role == "registrar" else None)
+    erased = {"registrar": WITHOUT_KEYS, "shuffler": WITHOUT_REPORTS}
+    back_up(address, target, erase=erased.get(role))
     click.echo(f"{target}: a copy of {address}, for its owner only.", err=True)
 
 

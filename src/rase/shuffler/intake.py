@@ -12,7 +12,18 @@ from rase.wire.keys import Role
 from rase.wire.messages import HEADER_SIZE, REPORT_SIZES, Header
 from rase.wire.suites import KEM_NUMBERS
 
-__all__ = ["Outcome", "Pending", "check_report", "round_is_open", "store_reports", "tag_number"]
+__all__ = [
+    "WITHOUT_REPORTS",
+    "Outcome",
+    "Pending",
+    "check_report",
+    "round_is_open",
+    "store_reports",
+    "tag_number",
+]
+
+WITHOUT_REPORTS: Final = "DELETE FROM report; DELETE FROM enrolment_token; DELETE FROM proposal"
+"""Takes out of a copy who reported, and tokens, which a copy that is put back would take again."""
 
 
 _MOST_KNOWN: Final = 256

@@ -20,7 +20,7 @@ def back_up(source: Path, target: Path, *, erase: str | None = None) -> None:
         source: The database; a server may be writing to it.
         target: The copy; it must not exist, so that no older copy, with whatever mode it has, is
             written over.
-        erase: A statement that takes out of the copy what must not be kept twice.
+        erase: Statements that take out of the copy what must not be kept twice.
 
     Raises:
         ConfigurationError: If the target exists or cannot be made.
@@ -57,12 +57,14 @@ def _copy(source: Path, target: Path, erase: str | None) -> None:
         closing(sqlite3.connect(address, uri=True)) as original,
         closing(sqlite3.connect(target)) as copied,
     ):
-        # Piece by piece: a server that writes meanwhile waits for one piece at most.
+        # One view of the file for all pieces: otherwise each commit of the server would make the
+        # copy begin again, and that of a busy one would never end. No writer waits for a reader.
+        original.execute("BEGIN")
+        original.execute("SELECT 1 FROM sqlite_master").fetchone()
         original.backup(copied, pages=_PAGES)
         if copied.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
             raise sqlite3.DatabaseError("it is damaged")
         if erase is not None:
-            copied.execute(erase)
-            copied.commit()
+            copied.executescript(erase)
             # Not only unlinked: no page of the file holds it any more.
             copied.execute("VACUUM")

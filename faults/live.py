@@ -190,7 +190,8 @@ _SHUFFLER: Final = (
         file="rase/shuffler/report_handler.py",
         old="            return _status_of(await self._commits.submit(pending))\n",
         new="""            outcome = await self._commits.submit(pending)
-            self._telemetry.event("stored", state=f"{device:016x}-{wire.hex()}")
+            told = f"{sender.device:016x}-{sender.wire.hex()}"
+            self._telemetry.event("stored", state=told)
             return _status_of(outcome)
 """,
         tests=("tests/simulation/test_trust.py::test_no_log_line_has_an_identity_or_a_value",),
@@ -210,8 +211,8 @@ _FUSION: Final = (
         name="envelope-counted-twice",
         wrong="An envelope that is in the round already is counted again.",
         file="rase/fusion/intake.py",
-        old="        if tag not in seen:\n",
-        new="        if tag:\n",
+        old="key=3)\n    return is_fresh\n",
+        new="key=3)\n    return np.ones_like(is_fresh)\n",
         tests=("tests/fusion/test_intake.py::test_replayed_envelopes_add_nothing",),
     ),
     Fault(

@@ -119,11 +119,16 @@ def test_a_machine_without_programs_is_not_held_to_their_coverage(
     """The gate of the whole falls only if a program is absent, and that is said."""
     asked: list[list[str]] = []
 
-    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
-        asked.append(command)
-        return subprocess.CompletedProcess(command, 1)
+    class Failing:
+        returncode = 1
 
-    monkeypatch.setattr("scripts.suite.subprocess.run", run)
+        def __init__(self, command: list[str], **_: object) -> None:
+            asked.append(command)
+
+        def communicate(self) -> tuple[str, None]:
+            return "", None
+
+    monkeypatch.setattr("scripts.suite.subprocess.Popen", Failing)
     assert suite.gates({reason: 3}) == ["coverage", "coverage of the mathematics"]
     whole, mathematics = asked
     assert ("--fail-under=0" in whole) == (not is_gated)

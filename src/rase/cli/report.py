@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rase.cli.run_options import RunOptions
     from rase.tables.run import TableRun
 
-__all__ = ["RunReport", "counted", "publish_once", "utc"]
+__all__ = ["RunReport", "plural", "publish_once", "utc"]
 
 _ALWAYS = ("classes", "clipped", "continued", "repeated", "skipped", "error", "skill", "range")
 
@@ -227,7 +227,7 @@ class RunReport:
             "sure": self._closing.sure(summary.clipped / max(summary.reports, 1)),
             "promised": (
                 f"{tail['guarantee']} A device sent up to "
-                f"{counted(summary.most_reports, 'report')}: {spans}. Publish one run of these "
+                f"{plural(summary.most_reports, 'report')}: {spans}. Publish one run of these "
                 "readings only."
             ),
         }
@@ -282,7 +282,7 @@ class RunReport:
             )
             if claim is not None and (span == "round" or summary.most_reports > 1)
         ]
-        withheld = counted(summary.withheld, "round")
+        withheld = plural(summary.withheld, "round")
         return [
             *found,
             f"Rounds of fewer than {k_min} reports are withheld: {withheld}.",
@@ -325,8 +325,8 @@ class RunReport:
         public, summary = self.plan.randomizer.domain, run.summary
         empty = "empty" if self._quantity is None else "empty or not this one's turn"
         yield (
-            f"read      {counted(summary.rows, 'row')} of {counted(summary.devices, 'device')}, "
-            f"{summary.nulls} {empty}; {counted(summary.rounds, 'round')}."
+            f"read      {plural(summary.rows, 'row')} of {plural(summary.devices, 'device')}, "
+            f"{summary.nulls} {empty}; {plural(summary.rounds, 'round')}."
         )
         is_chosen = self.options.mechanism == "auto"
         what = "shares" if isinstance(public, Categories) else "a mean"
@@ -338,13 +338,13 @@ class RunReport:
         if self._devices is not None:
             yield _classes_in_words(self._devices)
         yield (
-            f"budget    a device sent up to {counted(summary.most_reports, 'report')}: together "
+            f"budget    a device sent up to {plural(summary.most_reports, 'report')}: together "
             f"epsilon {summary.most_epsilon:g} over the whole run."
         )
         yield f"publish   {tail['publish_once']}"
         for method, rounds in self._shuffles.items():
             manifest = self._manifests[method]
-            yield f"shuffle   {method} in {counted(rounds, 'round')}: {manifest.reason}"
+            yield f"shuffle   {method} in {plural(rounds, 'round')}: {manifest.reason}"
             fewest = f"the {manifest.n} or more reports of its round"
             is_blind = manifest.alpha == manifest.real_loss == 0
             said = f"Every order is equally likely: a report hides among {fewest}."
@@ -357,21 +357,21 @@ class RunReport:
                 outside = "the range of their round"
                 so = "the errors of tracked and unbiased_mean hold what that adds."
             yield (
-                f"clipped   {counted(summary.clipped, 'reading')} ({share}) outside "
+                f"clipped   {plural(summary.clipped, 'reading')} ({share}) outside "
                 f"{outside}, moved to its nearest end before noise; {so}"
             )
         decimals = decimals_for(public)
         if summary.duplicates:
             whose, were = ("its", "was") if summary.duplicates == 1 else ("their", "were")
             yield (
-                f"repeated  {counted(summary.duplicates, 'row')} held a time of {whose} device "
+                f"repeated  {plural(summary.duplicates, 'row')} held a time of {whose} device "
                 f"again and {were} left out; the first row of a time counts."
             )
         if run.left_out:
             lie = "row lies" if run.left_out == 1 else "rows lie"
             yield f"continued {run.left_out} {lie} in rounds that were drawn before: left out."
         if summary.bad_files:
-            yield f"skipped   {counted(summary.bad_files, 'damaged part')} of the table."
+            yield f"skipped   {plural(summary.bad_files, 'damaged part')} of the table."
         for (rounds, name), tally in self._errors.items():
             over = "per round" if rounds == 1 else f"per window of {rounds}"
             yield (
@@ -404,7 +404,7 @@ class RunReport:
         if "looked_back" in tail:
             rounds, revised = self._looked_back
             yield (
-                f"later     {revised} of {counted(rounds, 'round')} of tracked were revised by "
+                f"later     {revised} of {plural(rounds, 'round')} of tracked were revised by "
                 "what came later; in the others looking back is not better. --as-known-then leaves "
                 "all."
             )
@@ -452,7 +452,7 @@ class _ClosingTally:
                 f"{name} {self._with_interval(share)}"
                 for name, share in self._last.estimates.items()
             )
-            return f"The shares of the last of {counted(self._rounds, 'round')} are {shares}."
+            return f"The shares of the last of {plural(self._rounds, 'round')} are {shares}."
         (least, first), (most, last) = self._ends
         text = ""
         if self._rounds == 1 and self._last is not None:
@@ -511,7 +511,7 @@ def publish_once(spent: float) -> str:
 def _classes_in_words(devices: Counter[float]) -> str:
     """Return what devices with budgets of their own should know."""
     listed = ", ".join(
-        f"epsilon {budget:g}: {counted(count, 'device')}"
+        f"epsilon {budget:g}: {plural(count, 'device')}"
         for budget, count in sorted(devices.items())
     )
     return (
@@ -557,6 +557,6 @@ def _date(day: int) -> str:
     return str(np.datetime_as_string(np.datetime64(day, "D")))
 
 
-def counted(number: int, what: str) -> str:
+def plural(number: int, what: str) -> str:
     """Return a number of things in words."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from rase.cli.report import counted, publish_once
+from rase.cli.report import plural, publish_once
 from rase.cli.run_options import DEFAULT_DELTA, RunOptions
 from rase.counts.registry import TRACKED
 from rase.errors import DataError
@@ -187,12 +187,12 @@ def begin_quantities(
     """
     begun: list[str] = []
 
-    def started(name: str, plan: RunPlan, own: Random | None) -> TableRun:
+    def start(name: str, plan: RunPlan, own: Random | None) -> TableRun:
         begun.append(name)
         return begin(name, plan, own)
 
     try:
-        return QuantityRuns(quantities, started, rng=rng, folder=work or record)
+        return QuantityRuns(quantities, start, rng=rng, folder=work or record)
     except DataError:
         # A log that was refused is gone; one that another process has is still there.
         if work is not None and begun and not folder_of(work, begun[-1]).exists():
@@ -283,7 +283,7 @@ def tail_of(
     tail["closing"] = {
         **words,
         "promised": (
-            f"{guarantee} A device sent up to {counted(spent.most_reports, 'report')} of all "
+            f"{guarantee} A device sent up to {plural(spent.most_reports, 'report')} of all "
             f"quantities: together {together}. Publish one run of these readings only."
         ),
     }

@@ -126,7 +126,7 @@ class Quantities:
         if self.turns is not None:
             self._check_turns(self.turns)
         # Whatever a plan cannot share a budget with is refused here.
-        self.shared(None if self.turns is None else RunKey(bytes(32)))
+        self.share_plans(None if self.turns is None else RunKey(bytes(32)))
 
     def _check_turns(self, turns: Mapping[str, int]) -> None:
         if list(turns) != list(self.plans):
@@ -139,7 +139,7 @@ class Quantities:
                 f"{', '.join(map(str, turns.values()))}."
             )
 
-    def shared(self, key: RunKey | None) -> dict[str, RunPlan]:
+    def share_plans(self, key: RunKey | None) -> dict[str, RunPlan]:
         """Return the plans, each with what it shares.
 
         Args:
@@ -153,8 +153,8 @@ class Quantities:
 
     def described(self) -> dict[str, Any]:
         """Return all of it in words and numbers, for a manifest."""
-        told = {name: plan.described() for name, plan in self.plans.items()}
-        return {"quantities": told, **({} if self.turns is None else {"turns": dict(self.turns)})}
+        parts = {name: plan.described() for name, plan in self.plans.items()}
+        return {"quantities": parts, **({} if self.turns is None else {"turns": dict(self.turns)})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ class QuantityRuns(Mapping[str, Rounds]):
         self.runs: dict[str, TableRun] = {}
         self._rounds: dict[str, Rounds] = {}
         counts = DeviceCounts()
-        for name, plan in quantities.shared(key).items():
+        for name, plan in quantities.share_plans(key).items():
             # Noise of its own: two quantities of a device never share a word.
             own = rng.child(f"quantity {name}") if isinstance(rng, SeededRandom) else rng
             run = self.runs[name] = begin(name, plan, own)

@@ -192,3 +192,37 @@ def test_a_window_of_smoothed_rounds_supposes_the_worst_as_one_of_tracked_rounds
     (mean,) = window([one] * 16, 16)
     assert mean is not None
     assert mean.standard_error == pytest.approx(0.1)
+
+
+def test_errors_shrink_only_as_far_as_the_record_proves() -> None:
+    """Where looking back claims a gain that rounds do not show, errors stay what they were."""
+    rng, noise, count = np.random.default_rng(2026), 0.1, 400
+    values = 0.5 + noise * rng.normal(size=count)
+    times_s, errors = HOUR_S * np.arange(count, dtype=np.float64), np.full(count, 0.05)
+    rounds = smoother.Record(times_s, values, np.full(count, noise**2), np.zeros(count), UNIT)
+    known = [
+        Estimate(0.5, error, n=50, method="tracked", target="mean", lowest=0.0, highest=1.0)
+        for error in errors.tolist()
+    ]
+    claimed = np.full(count, 0.02**2)
+    proven = {
+        off: smoother.is_better(rounds, 0.5 + off * rng.normal(size=count), claimed, filtered=known)
+        for off in (0.0, 0.06)
+    }
+    assert proven[0.0][1] == 1.0
+    assert proven[0.06][1] < 0.5
+    law = (np.full(count, 0.5), claimed)
+    everywhere = np.ones(count, dtype=np.bool_)
+    stated = [
+        smoother.revised(
+            known,
+            everywhere,
+            *law,
+            factors=np.ones(count),
+            degrees=np.full(count, math.inf),
+            proven=share,
+        )[0].standard_error
+        for share in (0.0, 0.5, 1.0)
+    ]
+    assert stated[0] == pytest.approx(0.05)
+    assert stated[0] > stated[1] > stated[2] == pytest.approx(0.7 * 0.05)

@@ -49,6 +49,7 @@ class Static(FilterBank):
     def _advance(self, time_s: float) -> None:
         self._time_s = time_s
         self._scales[:] = [1.0, 0.0, 0.0, 0.0, 0.0]
+        self._away[:, 0] = 0.0
 
 
 def squared_errors(kind: type[FilterBank], seeds: range) -> Floats:
@@ -102,7 +103,7 @@ def test_degrees_are_few_where_motion_makes_the_error_and_many_where_noise_does(
     """Borrowed estimates rest on what models suppose; precise rounds and resting means do not."""
     moving = last_beliefs(2, 150.0)[0].degrees
     precise = last_beliefs(2, 0.05)[0].degrees
-    assert moving.max() < 60
+    assert moving.max() < 90
     assert precise.min() > 100
 
 

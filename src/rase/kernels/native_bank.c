@@ -7,8 +7,8 @@
 #include "native_bank.h"
 
 /* Rows of numbers of models end in some that count nothing, so that sums have whole lanes. */
-
-#define COMPONENTS (SCALES * GROUPS + 4)
+#define EVENTS 3 /* a jump, an outlier, a jump of before */
+#define COMPONENTS (SCALES * GROUPS + EVENTS + 2)
 #define PADDED_COMPONENTS 24
 
 struct row {
@@ -20,7 +20,7 @@ struct work {
     struct row means, movements, surprises, totals, squares, odds, core, plausible, chances;
     struct row chosen_weights, chosen_means, chosen_movements, chosen_surprises;
     struct row scaled[SCALES], found[SCALES];
-    int chosen_groups[MOST_BANK + LANES];
+    int chosen_parts[MOST_BANK + LANES];
     double own_movement[SPREADS * PARTS], own_n;
     double spread_chances[SPREADS];
     double weights[PADDED_COMPONENTS], component_means[PADDED_COMPONENTS],
@@ -220,16 +220,16 @@ ALWAYS_INLINE void find_posterior(const struct bank *bank, struct work *work, si
         means[some] = work->means.x[k];
         movements[some] = work->movements.x[k];
         surprises[some] = work->surprises.x[k];
-        work->chosen_groups[some] = (int)(bank->models.parts[k] / 2);
+        work->chosen_parts[some] = (int)bank->models.parts[k];
         some += work->plausible.x[k] > numbers->least_weight;
     }
     size_t padded = (some + LANES - 1) / LANES * LANES;
     for (size_t k = some; k < padded; k++) {
         weights[k] = means[k] = surprises[k] = 0;
         movements[k] = variance;
-        work->chosen_groups[k] = 0;
+        work->chosen_parts[k] = 0;
     }
-    double top = -INFINITY, sums[SCALES], most = 0, all = 0;
+    double top = -INFINITY, sums[PARTS][SCALES] = {{0}}, before[PARTS][SCALES];
     for (size_t s = 0; s < SCALES; s++) {
         double *odds = work->scaled[s].x, scale = numbers->scales[s];
         for (size_t k = 0; k < padded; k++) {
@@ -244,29 +244,35 @@ ALWAYS_INLINE void find_posterior(const struct bank *bank, struct work *work, si
         double *chances = work->scaled[s].x;
         for (size_t k = 0; k < padded; k++)
             chances[k] = weights[k] * exp_of(chances[k] - top);
-        sums[s] = sum_of(chances, padded);
-        most = sums[s] > most ? sums[s] : most;
+        for (size_t k = 0; k < some; k++)
+            sums[work->chosen_parts[k]][s] += chances[k];
     }
-    double *scales = bank->known->scales, before[SCALES];
-    for (size_t s = 0; s < SCALES; s++) {
-        before[s] = scales[s];
-        scales[s] = pow(scales[s], numbers->scales_kept) *
-                    pow(numbers->scales_prior[s], 1 - numbers->scales_kept) * (sums[s] + 1e-9 * most);
-        all += scales[s];
+    for (size_t p = 0; p < PARTS; p++) {
+        double *scales = bank->known->scales[p], most = 0, whole = 0, all = 0;
+        for (size_t s = 0; s < SCALES; s++)
+            most = sums[p][s] > most ? sums[p][s] : most;
+        for (size_t s = 0; s < SCALES; s++)
+            whole += sums[p][s] += 1e-9 * most + 1e-300;
+        for (size_t s = 0; s < SCALES; s++) {
+            before[p][s] = scales[s];
+            scales[s] = pow(scales[s], numbers->scales_kept) *
+                        pow(numbers->scales_prior[s], 1 - numbers->scales_kept) * (sums[p][s] / whole);
+            all += scales[s];
+        }
+        divide(scales, all, SCALES);
     }
-    divide(scales, all, SCALES);
     for (size_t s = 0; s < SCALES; s++) {
         double *chances = work->scaled[s].x, *found = work->found[s].x, scale = numbers->scales[s];
         double group[3][GROUPS] = {{0}};
         double *left = work->odds.x; /* free until the weights of the bank are learnt */
         for (size_t k = 0; k < padded; k++) {
             double scaled = scale * movements[k], follows = scaled / (scaled + variance);
-            chances[k] *= before[s];
+            chances[k] *= before[work->chosen_parts[k]][s];
             found[k] = means[k] + follows * surprises[k];
             left[k] = follows * variance;
         }
         for (size_t k = 0; k < some; k++) {
-            int g = work->chosen_groups[k];
+            int g = work->chosen_parts[k] / 2;
             group[0][g] += chances[k];
             group[1][g] += chances[k] * found[k];
             group[2][g] += chances[k] * (left[k] + found[k] * found[k]);
@@ -306,6 +312,41 @@ static void add_events(const struct numbers *numbers, struct work *work, double 
     }
 }
 
+/* Posterior.add_away, of a bank whose models together found the round this likely. */
+static void add_away(const struct bank *bank, struct work *work, const struct round *round,
+                     double likely, double *mean, double *apart)
+{
+    const struct numbers *numbers = bank->numbers;
+    double *away = bank->known->away, *weights = work->weights;
+    size_t jump = SCALES * GROUPS, place = jump + EVENTS - 1;
+    double staying = numbers->away_kept * away[0], total = away[2] + round->variance;
+    double surprise = round->value - away[1], follows = away[2] / total, models = 0;
+    double odds = -0.5 * (log(total) + surprise * surprise / total) - work->top;
+    double stays = staying * exp(odds < 700.0 ? odds : 700.0) + 1e-300;
+    double found = away[1] + follows * surprise, left = follows * round->variance;
+    for (size_t i = 0; i < jump; i++)
+        models += weights[i] *= 1 - staying;
+    double both = weights[jump] + stays, since = stays / both;
+    double centre = (1 - since) * work->component_means[jump] + since * found;
+    double first = work->component_means[jump] - centre, last = found - centre;
+    double square = (1 - since) * (work->component_variances[jump] + first * first) +
+                    since * (left + last * last);
+    away[0] = both / (models + (weights[jump] + weights[jump + 1]) + stays);
+    away[1] = centre;
+    away[2] = square;
+    weights[place] = stays;
+    work->component_means[place] = found;
+    work->component_variances[place] = left;
+    likely -= work->top;
+    double rest = (1 - staying) * exp(likely < 700.0 ? likely : 700.0);
+    double share = numbers->away_odds * both / (numbers->away_odds * both + rest);
+    double value = (1 - share) * *mean + share * centre;
+    first = *mean - value;
+    last = centre - value;
+    *apart = (1 - share) * (*apart + first * first) + share * (square + last * last);
+    *mean = value;
+}
+
 /* FilterBank._weigh. */
 ALWAYS_INLINE double weigh(const struct bank *bank, struct work *work, size_t count, size_t padded,
                            double variance, double outliers)
@@ -341,9 +382,9 @@ ALWAYS_INLINE double weigh(const struct bank *bank, struct work *work, size_t co
     return top + log(sum);
 }
 
-/* rase.series.posterior.mix_models; chances stay in the work. */
-ALWAYS_INLINE void mix(struct work *work, size_t count, size_t padded, double variance,
-                       double *mean, double *apart)
+/* rase.series.posterior.mix_models; chances stay in the work. Returns the evidence. */
+ALWAYS_INLINE double mix(struct work *work, size_t count, size_t padded, double variance,
+                         double *mean, double *apart)
 {
     double *chances = work->chances.x, *found = work->squares.x, *left = work->totals.x;
     const double *core = work->core.x, *odds = work->odds.x;
@@ -357,11 +398,13 @@ ALWAYS_INLINE void mix(struct work *work, size_t count, size_t padded, double va
         found[k] = work->means.x[k] + follows * work->surprises.x[k];
         left[k] = follows * variance;
     }
-    divide(chances, sum_of(chances, padded), padded);
+    double sum = sum_of(chances, padded);
+    divide(chances, sum, padded);
     *mean = product_sum(chances, found, padded);
     for (size_t k = 0; k < padded; k++)
         left[k] += (found[k] - *mean) * (found[k] - *mean);
     *apart = product_sum(chances, left, padded);
+    return top + log(sum);
 }
 
 /* Experts.weigh. */
@@ -505,7 +548,7 @@ ALWAYS_INLINE void decide(const struct bank *bank, struct work *work, const stru
     double constant = within(known->sum / known->precision, numbers->low, numbers->low + numbers->width);
     double doubt = 1 / known->precision, events = 0, *shares = said->shares;
     weigh_experts(numbers, known, round->value, round->variance, mean, apart, shares);
-    size_t others = SCALES * GROUPS + 2;
+    size_t others = SCALES * GROUPS + EVENTS;
     for (size_t i = 0; i < others; i++)
         events += work->weights[i];
     for (size_t i = 0; i < others; i++)
@@ -627,7 +670,8 @@ ALWAYS_INLINE enum outcome follow_rounds_body(struct bank *bank, const struct ro
             memcpy(place + 2 * models, work->totals.x, models * sizeof(double));
             memcpy(place + 3 * models, work->surprises.x, models * sizeof(double));
         }
-        mix(work, models, padded, rounds[r].variance, &mean, &apart);
+        double likely = mix(work, models, padded, rounds[r].variance, &mean, &apart);
+        add_away(bank, work, &rounds[r], likely, &mean, &apart);
         if (details)
             memcpy(room - models, work->chances.x, models * sizeof(double));
         decide(bank, work, &rounds[r], mean, apart, &said[r]);

@@ -23,7 +23,7 @@ struct numbers {
     /* rase.series.models */
     double kept_weight, next_level, next_irregular, single[3], lasting[3];
     /* rase.series.posterior */
-    double scales_kept, jump_chance, jump_size, outlier, least_weight;
+    double scales_kept, jump_chance, jump_size, away_kept, away_odds, outlier, least_weight;
     double furthest, least_share, temperature, first_share, normal;
     double experts[3], scales[SCALES], scales_prior[SCALES], steps[STEPS];
 };
@@ -37,7 +37,7 @@ struct models {
 
 /* What is known but for the filters: FilterBank and Experts of one run. */
 struct known {
-    double way, spread[3], most, scales[SCALES];
+    double way, spread[3], most, scales[PARTS][SCALES], away[3];
     double precision, rounds, sum, shares[3];
 };
 

@@ -11,9 +11,10 @@ irregular part of a model reaches up to the whole width of the range, whatever t
 fleet. Devices that move on their own shift the mean of n by about V / n, and where other devices
 report in every round, by what sampling adds.
 
-Three more layers make intervals hold where no model is right: the movement of all models is scaled
-by factors that are learnt from how far recent rounds were off; a round may be a jump, or an outlier
-of the noise; and the mean of earlier rounds and the round by itself are experts like the bank.
+Three more layers make intervals hold where no model is right: the movement of models is scaled by
+factors that are learnt from how far rounds were off; a round may be a jump, which lasts or not, or
+an outlier of the noise; and the mean of earlier rounds and the round by itself are experts like the
+bank.
 """
 
 import functools
@@ -44,9 +45,9 @@ from rase.series.models import (
     smooth_grid,
 )
 from rase.series.posterior import (
+    FIRST_SCALES,
     LEAST_SHARE,
     OUTLIER,
-    SCALES_PRIOR,
     Experts,
     Posterior,
     as_student,
@@ -81,7 +82,7 @@ _MOST_SPREAD, _EXCESS = 2.0, 0.5
 # end; chosen on made-up fleets near an end of a wide range.
 _SEEN = 0.4
 # Changes with every change of the numbers above: a state of other models means something else.
-_FORMAT: Final = b"rase-bank-7\n"
+_FORMAT: Final = b"rase-bank-8\n"
 # Of so many numbers what the compiled kernels are given and what they say of a round consists.
 _GIVEN, _SAID = 8, 9
 
@@ -126,7 +127,9 @@ class FilterBank:
         self._cycles = [CycleFilters(low, width) for _ in range(runs)]
         self._experts = Experts(low, width, runs=runs)
         self._weights = np.tile(prior(), (runs, 1))
-        self._scales = np.tile(SCALES_PRIOR, (runs, 1))
+        self._scales = np.tile(FIRST_SCALES, (runs, 1, 1))
+        # How likely the mean is where it jumped to before, where that is, and the variance of that.
+        self._away = np.tile([0.0, low, width**2], (runs, 1))
         self._movement_log = np.log(width * movements())
         self._way = np.full(runs, width)
         # Count, sum and sum of squares of what rounds say of their readings' variance.
@@ -162,20 +165,20 @@ class FilterBank:
         numbers = (
             np.frombuffer(state, "<f8", offset=len(head)) if state[: len(head)] == head else ()
         )
-        own = (3, 1, 1, 1, 3, len(SCALES_PRIOR), prior().size)
+        own = (3, 1, 1, 1, 3, FIRST_SCALES.size, 3, prior().size)
         parts = (bank._smooth, bank._edges, bank._experts, bank._cycles[0])
         bank._expect_pending(numbers[:3])
         lengths = [*own, *(length for part in parts for length in part.lengths)]
         if len(numbers) != sum(lengths):
             raise ValueError("state must be of the same models and range; follow the rounds again.")
         found = [part.astype(np.float64) for part in np.split(numbers, np.cumsum(lengths)[:-1])]
-        time_s, most, bank._way, spread, scales, weights = found[1:7]
+        time_s, most, bank._way, spread, scales, away, weights = found[1:8]
         bank._time_s = None if math.isnan(time_s[0]) else float(time_s[0])
         bank._states_s = bank._time_s or 0.0
         bank._most = float(most[0])
         bank._spread, bank._weights = spread.reshape(1, -1), weights.reshape(1, -1)
-        bank._scales = scales.reshape(1, -1)
-        rest = iter(found[7:])
+        bank._scales, bank._away = scales.reshape(1, *FIRST_SCALES.shape), away.reshape(1, -1)
+        rest = iter(found[8:])
         for part in parts:
             part.restore(*itertools.islice(rest, len(part.lengths)))
         return bank
@@ -185,7 +188,7 @@ class FilterBank:
         time_s = math.nan if self._time_s is None else self._time_s
         pending = [float(family.pending) for family in self._families]
         own = [np.array([*pending, time_s, self._most]), self._way, self._spread]
-        own += [self._scales, self._weights]
+        own += [self._scales, self._away, self._weights]
         for part in (self._smooth, self._edges, self._experts, self._cycles[0]):
             own.extend(part.numbers())
         numbers = np.concatenate([one.ravel() for one in own])
@@ -278,7 +281,8 @@ class FilterBank:
             begin += family.count
         self._follow_cycles(time_s, values, variance=variance, evidence=evidence)
         follows = movements / totals
-        bank = mix_models(core, odds, means + follows * surprises, follows * variance)
+        models = mix_models(core, odds, means + follows * surprises, follows * variance)
+        self._away, bank = law.add_away(self._away, values, models)
         return self._decide(law, bank, values, variance)
 
     def follow(self, rounds: Floats) -> Floats:
@@ -330,8 +334,8 @@ class FilterBank:
         cycle, seen = self._cycles[0], np.empty(0)
         if cycle.is_known:
             given[:, 2], seen = cycle.go_on(times)
-        known = np.concatenate([self._way, self._spread[0], [self._most], self._scales[0]])
-        known = np.concatenate([known, *self._experts.numbers()])
+        own = (self._way, self._spread[0], [self._most], self._scales[0].ravel(), self._away[0])
+        known = np.concatenate([*own, *self._experts.numbers()])
         count, steps = self.evidence.shape[1], np.empty(0)
         families = self._families if cycle.is_known else self._families[:2]
         if self._recent is not None:
@@ -355,8 +359,9 @@ class FilterBank:
         for family in families:
             family.pending = (family.pending + len(rounds)) % TOGETHER
         self._way, self._spread, self._most = known[:1], known[1:4].reshape(1, 3), float(known[4])
-        self._scales = known[5 : 5 + len(SCALES_PRIOR)].reshape(1, -1)
-        self._experts.restore(known[10:12], known[12:13], known[13:16])
+        scales, self._away, *experts = np.split(known[5:], np.cumsum([FIRST_SCALES.size, 3, 2, 1]))
+        self._scales, self._away = scales.reshape(self._scales.shape), self._away.reshape(1, -1)
+        self._experts.restore(*experts)
         self._time_s = self._states_s = float(times[-1])
         self.sampling = float(said[-1, 3])
         if self._recent is not None:
@@ -484,6 +489,8 @@ class FilterBank:
         if odds is not None:
             self._weights[run, -len(odds) :] = odds
             self._weights[run] /= self._weights[run].sum()
+            # How far other models were off says nothing of these.
+            self._scales[run] = FIRST_SCALES
 
     def _decide(
         self, law: Posterior, core: tuple[Floats, Floats, Floats], values: Floats, variance: float

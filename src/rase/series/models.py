@@ -16,7 +16,6 @@ __all__ = [
     "drift_weights",
     "edges_grid",
     "fast_prior",
-    "groups",
     "movements",
     "part_of_model",
     "prior",
@@ -123,12 +122,6 @@ def part_of_model() -> Places:
     """Return which of `IRREGULAR` each model has."""
     irregular = np.concatenate([one.irregular for one in _grids()])
     return np.searchsorted(np.array(IRREGULAR), irregular * 0.999)
-
-
-@functools.cache
-def groups() -> Floats:
-    """Return which models go together, as a matrix of zeros and ones."""
-    return _fixed(np.eye(len(IRREGULAR) // 2)[part_of_model() // 2])
 
 
 def _fixed(numbers: Floats) -> Floats:

@@ -15,13 +15,13 @@ import numpy as np
 
 from rase.arrays import Floats
 from rase.counts.estimate import student_quantile
-from rase.series.models import groups
+from rase.series.models import IRREGULAR, part_of_model
 
 __all__ = [
+    "FIRST_SCALES",
     "LEAST_SHARE",
     "NUMBERS",
     "OUTLIER",
-    "SCALES_PRIOR",
     "Experts",
     "Posterior",
     "as_student",
@@ -32,16 +32,23 @@ __all__ = [
     "reaches",
 ]
 
-# The variance of movement that models expect is multiplied by one of these; how likely each is
-# follows the last 50 rounds or so, and comes back to the first opinion where they say nothing.
+# The variance of movement that models expect is multiplied by one of these. How likely each is, for
+# models of one irregular part, follows the last 200 rounds or so, and comes back to the first
+# opinion where they say nothing. Irregular parts are far apart: between two of them the one needs
+# more, the other less.
 _SCALES = np.array([0.3, 1.0, 3.0, 10.0, 40.0])
-SCALES_PRIOR = np.array([0.15, 0.74, 0.08, 0.02, 0.01])
-_SCALES_KEPT = 0.98
-# A round may be a jump to anywhere, with this chance, by this share of the width.
-_JUMP_CHANCE, _JUMP_SIZE = 0.004, 0.25
+_SCALES_PRIOR = np.array([0.08, 0.72, 0.15, 0.04, 0.01])
+FIRST_SCALES = np.tile(_SCALES_PRIOR, (len(IRREGULAR), 1))
+_SCALES_KEPT = 0.995
+# A round may be a jump to anywhere, with this chance, by this share of the width, and stays there
+# for another round with the next chance. Only a share of the odds of that moves the value.
+_JUMP_CHANCE, _JUMP_SIZE, _AWAY_KEPT, _AWAY_ODDS = 0.004, 0.25, 0.9, 0.02
 # An outlier of the noise has three times its error. A share q of them has an excess kurtosis of
 # 192 q; the degrees of freedom of a mean say 34.5 over its kurtosis (`rase.counts.moments`).
 OUTLIER, _OUTLIERS_PER_DEGREE, _MOST_OUTLIERS = 9.0, 34.5 / 192, 0.05
+# Models of each irregular part, and of neighbouring ones, go together: matrices of zeros and ones.
+_ONE_OF_PARTS = np.eye(len(IRREGULAR))
+_ONE_OF_GROUPS = np.repeat(np.eye(len(IRREGULAR) // 2), 2, axis=0)
 # Models that count less than this change no number that anybody sees.
 _LEAST_WEIGHT = 1e-6
 
@@ -66,9 +73,9 @@ _STEPS: Final = np.array(
 _MOST_DEGREES: Final = 200
 # What the compiled kernels are given of these, as `struct numbers` in native_bank.h has it.
 NUMBERS: Final = (
-    *(_SCALES_KEPT, _JUMP_CHANCE, _JUMP_SIZE, OUTLIER, _LEAST_WEIGHT),
+    *(_SCALES_KEPT, _JUMP_CHANCE, _JUMP_SIZE, _AWAY_KEPT, _AWAY_ODDS, OUTLIER, _LEAST_WEIGHT),
     *(_FURTHEST, LEAST_SHARE, _TEMPERATURE, _FIRST_SHARE, student_quantile(0.95, math.inf)),
-    *(*_EXPERTS_PRIOR, *_SCALES, *SCALES_PRIOR, *_STEPS),
+    *(*_EXPERTS_PRIOR, *_SCALES, *_SCALES_PRIOR, *_STEPS),
 )
 
 
@@ -82,7 +89,7 @@ class Posterior:
 
     Args:
         weights: Of the models before the round, one run a row.
-        scales: How likely each scale of movement was before the round.
+        scales: How likely each scale of movement was before the round, for each irregular part.
         means: What the models expected.
         movements: The variances of that by movement.
         surprises: How far the round is off.
@@ -109,16 +116,19 @@ class Posterior:
         odds = -0.5 * (np.log(totals) + surprises * surprises / totals)
         self._top = odds.max(axis=(0, 2))
         chances = weights * np.exp(odds - self._top[:, None])
-        by_scale = chances.sum(axis=2).T
-        # A scale that one round rules out may still be right for the next.
-        by_scale += 1e-9 * by_scale.max(axis=1, keepdims=True)
-        learnt = scales**_SCALES_KEPT * SCALES_PRIOR ** (1 - _SCALES_KEPT) * by_scale
-        self.scales = learnt / learnt.sum(axis=1, keepdims=True)
-        chances *= scales.T[:, :, None]
+        parts = part_of_model()[chosen]
+        by_part = (chances @ _ONE_OF_PARTS[parts]).transpose(1, 2, 0)
+        # A scale that one round rules out may still be right for the next; parts without models
+        # learn nothing.
+        by_part += 1e-9 * by_part.max(axis=2, keepdims=True) + 1e-300
+        by_part /= by_part.sum(axis=2, keepdims=True)
+        learnt = scales**_SCALES_KEPT * _SCALES_PRIOR ** (1 - _SCALES_KEPT) * by_part
+        self.scales = learnt / learnt.sum(axis=2, keepdims=True)
+        chances *= scales.transpose(2, 0, 1)[:, :, parts]
         follows = scaled / totals
         found, left = means + follows * surprises, follows * variance
         # Models of like irregular parts and one scale are taken together: their mean and variance.
-        together = groups()[chosen]
+        together = _ONE_OF_GROUPS[parts]
         self.weights = _rowed(chances @ together) + 1e-300
         self.means = _rowed((chances * found) @ together) / self.weights
         squares = _rowed((chances * (left + found * found)) @ together) / self.weights
@@ -147,6 +157,47 @@ class Posterior:
             (self._centre + follows * self._surprise).T,
             (follows * noise).T,
         )
+
+    def add_away(
+        self, away: Floats, values: Floats, bank: tuple[Floats, Floats, Floats, Floats]
+    ) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
+        """Add that the mean is still where it jumped to in a round before.
+
+        Args:
+            away: How likely that is, where it is then, and the variance of that, one run a row.
+            values: The unbiased means of the round.
+            bank: What `mix_models` says.
+
+        Returns:
+            The same for the next round, and what the bank says together with a jump: a mixture of
+            normal laws like its own, so the variance over the noise still is how far it follows.
+        """
+        chance, expected, variance = away.T
+        staying, totals = _AWAY_KEPT * chance, variance + self._noise
+        surprises, follows = values - expected, variance / totals
+        odds = -0.5 * (np.log(totals) + surprises * surprises / totals) - self._top
+        stays = staying * np.exp(np.minimum(odds, 700.0)) + 1e-300
+        found, left = expected + follows * surprises, follows * self._noise
+        self.weights *= (1 - staying)[:, None]
+        events, means, variances = self._events
+        both = events[:, 0] + stays
+        whole = self.weights.sum(axis=1) + events.sum(axis=1) + stays
+        since = stays / both
+        mean = (1 - since) * means[:, 0] + since * found
+        apart = (1 - since) * (variances[:, 0] + np.square(means[:, 0] - mean))
+        apart += since * (left + np.square(found - mean))
+        self._events = (
+            np.column_stack([events, stays]),
+            np.column_stack([means, found]),
+            np.column_stack([variances, left]),
+        )
+        chances, own, doubt, likely = bank
+        rest = (1 - staying) * np.exp(np.minimum(likely - self._top, 700.0))
+        share = _AWAY_ODDS * both / (_AWAY_ODDS * both + rest)
+        value = (1 - share) * own + share * mean
+        doubt = (1 - share) * (doubt + np.square(own - value))
+        doubt += share * (apart + np.square(mean - value))
+        return np.stack([both / whole, mean, apart], axis=1), (chances, value, doubt)
 
     def join(self, shares: Floats, *, constant: Floats, doubt: float, values: Floats) -> None:
         """Add the other two experts, in shares that add up to 1 with the bank's.
@@ -267,8 +318,10 @@ def cut_law(
 
 def mix_models(
     weights: Floats, odds: Floats, found: Floats, left: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Return how likely one run's models are after a round, their mean, and its variance.
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return how likely one run's models are after a round, their mean, its variance, and evidence.
+
+    The evidence is the logarithm of how likely all models together found the round.
 
     Args:
         weights: Of the models before the round.
@@ -277,11 +330,13 @@ def mix_models(
         left: How sure each is then, as a variance.
     """
     odds = np.where(weights > 0, odds, -np.inf)
-    chances = weights * np.exp(odds - odds.max(axis=1, keepdims=True))
-    chances /= chances.sum(axis=1, keepdims=True)
+    top = odds.max(axis=1)
+    chances = weights * np.exp(odds - top[:, None])
+    sums = chances.sum(axis=1)
+    chances /= sums[:, None]
     mean = (chances * found).sum(axis=1)
     apart = (chances * (left + np.square(found - mean[:, None]))).sum(axis=1)
-    return chances[0], mean, apart
+    return chances[0], mean, apart, top + np.log(sums)
 
 
 def reach_of(

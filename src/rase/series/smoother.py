@@ -91,8 +91,9 @@ def smooth_record(
         for law in zip(*(one.look_back() for one in passes), strict=True)
     ][::-1]
     about, spread, factors, degrees = (np.concatenate(part) for part in zip(*blocks, strict=True))
-    better = is_better(record, about, spread, filtered=filtered)
-    return revised(filtered, better, about, spread, factors=factors, degrees=degrees)
+    better, proven = is_better(record, about, spread, filtered=filtered)
+    law = (about, spread, factors, degrees)
+    return revised(filtered, better, *law[:2], factors=factors, degrees=degrees, proven=proven)
 
 
 def revised(
@@ -103,6 +104,7 @@ def revised(
     *,
     factors: Floats,
     degrees: Floats,
+    proven: float = 1.0,
 ) -> list[Estimate]:
     """Return what is known now of rounds: of those of which that is better, else what was.
 
@@ -113,10 +115,15 @@ def revised(
         spread: The variances of that.
         factors: By how much the intervals reach further than a normal law's.
         degrees: The degrees of freedom of Student's law that they then have.
+        proven: How much of what looking back claims to gain the rounds prove, from 0 to 1: errors
+            are stated to be smaller by that.
     """
+    before = np.array([one.standard_error for one in filtered])
+    laws = factors * np.sqrt(spread)
     # What noise hides from the filter it hides from the smoother, too.
-    least = _LEAST_ERROR * np.array([one.standard_error for one in filtered])
-    errors = np.maximum(factors * np.sqrt(spread), least)
+    errors = np.maximum(laws, _LEAST_ERROR * before)
+    gained = np.square(before) - np.square(errors)
+    errors = np.sqrt(np.square(before) - np.where(gained > 0, proven, 1.0) * gained)
     return [
         Estimate(
             min(max(value, one.lowest), one.highest),
@@ -146,8 +153,10 @@ def is_better(
     *,
     filtered: Sequence[Estimate],
     is_whole: bool = True,
-) -> Flags:
+) -> tuple[Flags, float]:
     """Say for each round whether looking back is better around it, and in the whole record.
+
+    The second number is the share of what looking back claims to gain that a whole record proves.
 
     Stein's estimate of a squared error is (y - f)^2 - R + 2v; R is in both and left out.
 
@@ -178,12 +187,19 @@ def is_better(
 
     least = np.minimum(around(claimed) - _DOUBT * np.sqrt(around(chance)), 0.0)
     better = around(gains) > np.maximum(least, -_CHANCE)
+    # Rounds that were chosen look better than they are. Where the record as a whole does not prove
+    # that looking back is better, as with spikes, each round must be proven by those around it.
+    if is_whole and gains.sum() <= _SURE * math.sqrt(chance.sum()):
+        better &= around(gains) > _SURE * np.sqrt(around(chance))
     # What is left must help as a whole, by more than chance.
     total, doubt = float(gains[better].sum()), float(chance[better].sum())
     better &= not is_whole or total > _SURE * math.sqrt(doubt)
     # Nothing came after the last round.
     better[-1] = False
-    return np.asarray(better)
+    claims = float(claimed[better].sum())
+    proven = total - _SURE * math.sqrt(doubt)
+    proven = max(proven, 0.0) / claims if is_whole and claims > 0 else 1.0
+    return np.asarray(better), min(proven, 1.0)
 
 
 class LookingBack:

@@ -277,7 +277,7 @@ class Tracker:
             self.domain,
         )
         filtered = [one.found for one in said]
-        better = is_better(record, law[0], law[1], filtered=filtered, is_whole=False)
+        better, _ = is_better(record, law[0], law[1], filtered=filtered, is_whole=False)
         now = revised(filtered, better, law[0], law[1], factors=law[2], degrees=law[3])
         return [
             (one.time_s, _of_fleet(estimate, one.added))

@@ -604,7 +604,7 @@ def test_a_time_has_one_mean_with_coverage(desk: Desk) -> None:
     assert whole["value"] == pytest.approx(window["value"])
     assert whole["standard_error"] == pytest.approx(window["standard_error"])
     text = desk.get("/live?range=1d").text
-    assert "<dt>Mean of the last 1 day</dt>" in text
+    assert "<dt>Mean of the last day</dt>" in text
     assert '<span class="value">3 of 4</span><span class="note">1 withheld</span>' in text
     nothing = desk.get("/live?from=2020-01-01&to=2020-01-02").text
     assert "No round in 2020-01-01 00:00 to 2020-01-02 00:00" in nothing

@@ -61,7 +61,7 @@ def test_the_usual_time_shows_a_line() -> None:
     """Without a word, or with an unknown one: the first rolling range that holds 24 rounds."""
     assert asked().name == asked("range=nonsense").name == "1d"
     assert asked().title == "24 hours"
-    assert asked().words == "the last 1 day"
+    assert asked().words == "the last day"
     assert asked("range=today").words == "today"
 
 

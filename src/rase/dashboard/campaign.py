@@ -73,6 +73,7 @@ _FIELDS: Final = (
 
 
 _PRECISION: Final = ("beta", "rho")
+_OF_NUMBERS: Final = ("low", "high", "probe_every")
 
 
 async def show_campaign(request: Request) -> Response:
@@ -130,7 +131,8 @@ async def _render_campaign(
     values = _values_of(campaign)
     if may_change:
         context["may_publish"] = (await client.health())["may_publish"]
-        context["ranges"] = await client.range_advice(campaign.id)
+        if campaign.states is None:
+            context["ranges"] = await client.range_advice(campaign.id)
         if asked is not None:
             values |= {name: str(asked[name]) for name in values if asked.get(name)}
             context["n"] = str(asked.get("n", ""))
@@ -198,6 +200,8 @@ def _values_of(campaign: Campaign) -> dict[str, str]:
         if (campaign.delta is not None or not one.is_promise)
         # Only this mechanism looks at the precision.
         and (campaign.mechanism == "budget-aware" or one.name not in _PRECISION)
+        # States have no range, and nothing to probe for.
+        and (campaign.states is None or one.name not in _OF_NUMBERS)
     }
 
 

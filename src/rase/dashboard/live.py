@@ -35,7 +35,7 @@ from rase.dashboard.page import (
 )
 from rase.dashboard.snippets import Question, snippets
 from rase.dashboard.tables import as_percent, chart_rows, csv_stream
-from rase.dashboard.timeline import COMPARISONS, RANGES, ZONE_COOKIE, Span, earlier_span, span_of
+from rase.dashboard.timeline import COMPARISONS, ZONE_COOKIE, Span, earlier_span, ranges_of, span_of
 from rase.privacy import LocalDP, rounded_up
 from rase.service.allowance import epsilon_of_rounds
 from rase.subscriber.operator import AsyncOperator
@@ -181,11 +181,7 @@ async def _view(request: Request, client: AsyncOperator, fleet: Fleet) -> dict[s
         # While rounds are late the page asks again and again: what it says of it grows old.
         "again_s": None if late_in_s is None else max(late_in_s + 1, _AGAIN_S),
         "span": span,
-        "ranges": {
-            name: label
-            for name, (label, length_s) in RANGES.items()
-            if length_s is None or length_s >= 8 * campaign.round_s
-        },
+        "ranges": ranges_of(campaign),
         "comparisons": {
             **COMPARISONS,
             **{name: f"campaign {name}" for name in fleet.names if name != campaign.id},
@@ -197,7 +193,10 @@ async def _view(request: Request, client: AsyncOperator, fleet: Fleet) -> dict[s
         "newest": done[0] if done else None,
         "answered": newest_answer,
         "rounds": rounds,
-        "alerts": alerts(campaign, rounds, expected_n=fleet.expected_n, now_s=now_s),
+        # What is usual is known of all devices only.
+        "alerts": alerts(
+            campaign, rounds, expected_n=0 if span.label else fleet.expected_n, now_s=now_s
+        ),
         "marks": _marks(campaign, span, alarms["history"]),
         "promises": _promises(campaign, trace["whole"]),
         "snippets": snippets(

@@ -10,6 +10,7 @@ from starlette.responses import HTMLResponse, Response
 from rase.dashboard.alerts import Alert, alerts
 from rase.dashboard.fleet import Fleet, fleets_of
 from rase.dashboard.page import READ, Page, View, client_of, dashboard_of, render
+from rase.dashboard.tables import as_percent
 from rase.dashboard.timeline import zone_of_visitor
 from rase.subscriber.operator import AsyncOperator
 
@@ -90,6 +91,8 @@ async def _ask_all(request: Request) -> list[_Line]:
 async def _ask(client: AsyncOperator, fleet: Fleet, now_s: float) -> _Line:
     client.about(fleet.campaign.id)
     rounds: Sequence[Mapping[str, Any]] = (await client.rounds(limit=_RECENT))["rounds"]
+    if fleet.campaign.states is not None:
+        rounds = as_percent(rounds)
     done = [dict(one) for one in rounds if one["state"] != "open"]
     return _Line(
         fleet=fleet,

@@ -13,7 +13,7 @@ from rase.campaign import Campaign
 from rase.dashboard.fleet import Fleet, fleet_of
 from rase.dashboard.live import part_choices, shown_trace
 from rase.dashboard.page import READ, Page, View, client_of, dashboard_of, render
-from rase.dashboard.timeline import COMPARISONS, RANGES, Span, earlier_span, span_of
+from rase.dashboard.timeline import COMPARISONS, Span, earlier_span, ranges_of, span_of
 from rase.subscriber.answers import FusionRefused
 from rase.subscriber.operator import AsyncOperator
 from rase.theme.formatting import sentence
@@ -80,7 +80,7 @@ async def show_parts(request: Request) -> Response:
         status=400 if mistake else 200,
         fleet=fleet,
         span=span,
-        ranges={name: label for name, (label, _) in RANGES.items()},
+        ranges=ranges_of(campaign),
         choices=[one for one in part_choices(campaign) if one[0] == "label"],
         rows=rows,
         left_out=len(shown) - len(rows),

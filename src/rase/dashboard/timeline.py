@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from rase.campaign import Campaign
-from rase.theme.formatting import duration
+from rase.theme.formatting import each
 
 __all__ = [
     "COMPARISONS",
@@ -28,6 +28,7 @@ __all__ = [
     "Span",
     "earlier_span",
     "part_of",
+    "ranges_of",
     "span_of",
     "zone_of_visitor",
 ]
@@ -51,6 +52,7 @@ PART: Final = ("label", "category", "method")
 ZONE_COOKIE: Final = "rase_zone"
 # As many rounds as make a line; the first rolling span that holds them is shown first.
 _ENOUGH: Final = 24
+_SOME: Final = 8
 _LAST_S: Final = 253_402_300_799  # the year 9999, where calendars end
 
 
@@ -99,7 +101,7 @@ class Span:
         if not self.name:
             return self.title
         seconds = RANGES[self.name][1]
-        return self.title.lower() if seconds is None else f"the last {duration(seconds)}"
+        return self.title.lower() if seconds is None else f"the last {each(seconds)}"
 
     @property
     def start_ms(self) -> int:
@@ -209,6 +211,15 @@ def part_of(request: Request, campaign: Campaign) -> dict[str, Any]:
         # Labels of numbers have one estimator.
         found["method"] = ""
     return {name: value for name, value in found.items() if value}
+
+
+def ranges_of(campaign: Campaign) -> dict[str, str]:
+    """Return the ranges in which a campaign has some rounds, with their labels."""
+    return {
+        name: label
+        for name, (label, length_s) in RANGES.items()
+        if length_s is None or length_s >= _SOME * campaign.round_s
+    }
 
 
 def earlier_span(span: Span) -> Span:

@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from tests.browser.conftest import Opens, Seen, Site, Studio
 from tests.browser.serving import CAMPAIGN
+from tests.device.owning import QUARTERS, owned
 
 
 class Hand:
@@ -172,6 +173,21 @@ def test_the_present_campaign_is_attacked(site: Site, opened: Opens, seen: Seen)
         if cancel.is_visible():
             cancel.click()
         assert hand.count <= 2
+    assert seen.errors == []
+
+
+def test_sharing_is_paused(quick_folder: Path, opened: Opens, seen: Seen) -> None:
+    """At most 1: on the owner's page, which then says since when nothing is shared."""
+    with owned(quick_folder / "device", QUARTERS) as device:
+        device.run(1)
+        device.folder.switch(is_on=True)
+        device.run(2)
+        page = opened(Studio(device.page.address))
+        page.goto(device.page.address)
+        hand = Hand(page)
+        hand.click("Pause", role="button")
+        expect(page.get_by_role("heading", name="Your device")).to_contain_text("Paused")
+    assert hand.count <= 1
     assert seen.errors == []
 
 

@@ -32,6 +32,18 @@ TYPED = [
 ]
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_help_fits_a_terminal(width: int) -> None:
+    """No line of any command's help is longer than a terminal is wide."""
+    assert len(TYPED) > 80
+    for name, command in TYPED:
+        context = click.Context(
+            command, info_name=name, terminal_width=width, max_content_width=width
+        )
+        longest = max(command.get_help(context).splitlines(), key=len)
+        assert len(longest) <= width, f"{name}: {longest}"
+
+
 def test_every_option_is_documented() -> None:
     """A command has a section of its own that names all its options, and no others."""
     for name, command in TYPED:

@@ -106,7 +106,9 @@ _ABOVE_0 = _Above0(min=0, min_open=True)
     type=click.Choice((*CHOICES, *mechanisms_of(Categories))),
     default="auto",
     show_default=True,
-    help="How devices make reports noisy; auto writes down the best for a mean at this epsilon.",
+    metavar="NAME",
+    help="How devices make reports noisy; auto writes down the best for a mean at this epsilon. "
+    f"Others: {', '.join((*CHOICES[1:], *mechanisms_of(Categories)))}.",
 )
 @click.option(
     "--schedule",

@@ -116,7 +116,9 @@ _SOME = 1000
     type=click.Choice((*CHOICES, *mechanisms_of(Categories))),
     default=CHOICES[0],
     show_default=True,
-    help="How a device makes its report noisy; auto takes the best at this epsilon.",
+    metavar="NAME",
+    help="How a device makes its report noisy; auto takes the best at this epsilon. "
+    f"Others: {', '.join((*CHOICES[1:], *mechanisms_of(Categories)))}.",
 )
 @click.option("--steps", type=int, default=4096, show_default=True, help="Grid steps of the range.")
 @click.option("--beta", type=float, help="Half-width of the precision interval.  [default: 0.5]")

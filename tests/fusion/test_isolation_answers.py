@@ -234,6 +234,7 @@ def smallest_crowd(
     return min(crowds.values())
 
 
+@pytest.mark.uncovered
 @each_case("first", [NUMBERS, MODES])
 def test_nothing_is_said_about_fewer_than_k_min(first: Campaign) -> None:
     """Estimates, shares, windows, differences, alarms, revisions and exports, of two versions."""

@@ -313,17 +313,16 @@ class Fleet:
 
     def tokened_round(self) -> int:
         """Wait for a round whose tokens are here to end, and return it."""
-        clock = SystemClock()
-
-        def ended() -> int:
-            return int(clock.now_s()) // self.campaign.round_s - 1
+        clock, ended = SystemClock(), [0]
 
         def is_over() -> bool:
             self.wallets.fetch()
-            return self.wallets.holds(ended())
+            # Kept: when this returns, the next one may be over, and its tokens not be here.
+            ended[0] = int(clock.now_s()) // self.campaign.round_s - 1
+            return self.wallets.holds(ended[0])
 
         until(is_over)
-        return ended()
+        return ended[0]
 
     def acknowledged(self) -> list[Report]:
         """Return the reports that the shuffler has taken in so far."""

@@ -26,7 +26,7 @@ from rase.cli.demo.live import HOURS, LiveDemo, LiveRound, LiveSummary, Setting
 from rase.errors import PrivacyRefused
 from rase.subscriber.answers import FusionUnreachable
 
-SMALL = Setting(homes=1500, days=2, high_w=1500.0, shuffled_epsilon=3.0)
+SMALL = Setting(homes=700, days=2, high_w=1500.0, shuffled_epsilon=3.0)
 
 
 @dataclass(frozen=True)

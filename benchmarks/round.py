@@ -79,7 +79,7 @@ def _prepare(path: Path, fleet: Fleet, *, warm: list[bytes], wires: list[bytes])
     clock = FakeClock(fleet.campaign.round_end_s(WARM) - 1)
     with closing(open_sqlite(path, migrations="shuffler")) as database:
         shuffler = Shuffler(database, clock, fleet)
-        shuffler.enrol(max(len(wires), len(warm)))
+        shuffler.admit(max(len(wires), len(warm)))
         for round, reports in ((WARM, warm), (ROUND, wires)):
             shuffler.to_upload(round)
             shuffler.store(reports)

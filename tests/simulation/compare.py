@@ -1,5 +1,6 @@
 """The same world without faults: what must be equal, and what must hold in both."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
@@ -102,9 +103,12 @@ def _check_losses(
 
 
 def _check_once(world: World, span: range) -> None:
-    """One batch a round, noise drawn once, each report counted once, budgets kept."""
+    """One batch a round or its parts, noise drawn once, each report counted once, budgets kept."""
+    kept = Counter(world.rows(world.fusion, "SELECT round, parts FROM batches"))
+    parts = {round: count for round, count in kept if kept[round, count] == count}
+    assert len(parts) == len(kept), "a part is missing, or there once more"
     for round in span:
-        assert len(world.puts[round]) == 1, f"round {round} has two batches"
+        assert len(world.puts[round]) == parts.get(round, 1), f"round {round} has two batches"
     for device in world.devices:
         assert all(count == 1 for count in device.draws.values()), "noise was drawn twice"
         device.check_ledger()
@@ -113,8 +117,9 @@ def _check_once(world: World, span: range) -> None:
         for begin in span:
             window = range(begin, begin + CAMPAIGN.window)
             assert sum(spent.get(round, 0.0) for round in window) <= CAMPAIGN.window_budget
-    batches = world.rows(world.fusion, "SELECT round, opened, replayed FROM batches")
-    assert len({round for round, _, _ in batches}) == len(batches)
+    batches = world.rows(
+        world.fusion, "SELECT round, SUM(opened), SUM(replayed) FROM batches GROUP BY round"
+    )
     for round, opened, replayed in batches:
         block = {number for number in world.block_of(round) if number <= round}
         assert opened <= sum(bool(block & set(device.spent)) for device in world.devices)

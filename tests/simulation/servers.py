@@ -45,6 +45,7 @@ def closer_of(
         opener=OuterOpenerPool(setting.outer_keys),
         key=SIGNERS[Role.SHUFFLER],
         name="simulated",
+        part_bytes=setting.part_bytes,
     )
     return Closer(
         database,

@@ -8,6 +8,7 @@ from tests.registering import REGISTRAR_KEY
 from rase.campaign import Campaign, ShufflePlan
 from rase.shuffler.documents import Policy
 from rase.wire.keys import Keyset, OpeningKey, Role, SigningKey
+from rase.wire.messages import INNER_SIZES, PART_BYTES
 from rase.wire.signed import PinnedKeys
 from rase.wire.suites import CHACHA20_POLY1305, KEM_NUMBERS
 
@@ -73,6 +74,7 @@ class Setting:
         carry_rounds: How long reports of too small a round wait for company.
         turns: In every how many-th round a device has a reading.
         sends_cover: Whether devices without a report send a cover report.
+        part_reports: How many reports are forwarded together, if not as many as ever come.
     """
 
     kem: str = "x25519"
@@ -82,10 +84,16 @@ class Setting:
     carry_rounds: int = 0
     turns: int = 1
     sends_cover: bool = True
+    part_reports: int = 0
 
     def has_turn(self, device: int, round: int) -> bool:
         """Return whether a device has a reading in a round."""
         return (device + round) % self.turns == 0
+
+    @property
+    def part_bytes(self) -> int:
+        """How long a batch may be before it is forwarded in parts."""
+        return self.part_reports * INNER_SIZES[KEM_NUMBERS[self.kem]] or PART_BYTES
 
     @property
     def campaign(self) -> Campaign:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.simulation.conftest import Compare, MakeWorld
 
 # How many fault points a step has: before and after each write and each commit.
-POINTS = {"intake": 6, "close": 18, "forward": 8, "erase": 8, "put": 10, "finalise": 19}
+POINTS = {"intake": 6, "close": 18, "forward": 8, "erase": 8, "put": 12, "finalise": 21}
 DEVICE_POINTS = 20
 # What dies, by step: each must have been met at least once.
 NAMED = {
@@ -39,13 +39,14 @@ NAMED = {
     },
     "forward": {"UPDATE outbox", "DELETE outbox", "commit"},
     "erase": {"commit", "scrub"},
-    "put": {"INSERT rounds", "INSERT opened", "INSERT batches", "commit"},
+    "put": {"INSERT rounds", "INSERT envelope_tag", "INSERT opened", "INSERT batches", "commit"},
     "finalise": {
         "UPDATE rounds",
         "INSERT answers",
         "INSERT tracked",
         "UPDATE answers",
         "DELETE opened",
+        "DELETE envelope_tag",
         "commit",
         "scrub",
     },

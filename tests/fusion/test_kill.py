@@ -112,25 +112,46 @@ def is_taken(url: str, sent: Parcel) -> bool:
     return answer.status_code in {200, 201}
 
 
-def told(address: DatabaseAddress) -> list[Answer]:
+def told(address: DatabaseAddress, *, parts: int = 1) -> list[Answer]:
     """Return what a subscriber would be told, and check that no report is left."""
     with published(address) as centre:
         centre.rounds.tick()
         assert centre.count("opened") == 0
-        assert centre.count("batches") == centre.count("rounds")
+        assert centre.count("batches") == parts * centre.count("rounds")
         return centre.questions.between(PAST, 0, 2**32, method="all")
 
 
 @pytest.mark.any_store
-@pytest.mark.parametrize(("kills", "n"), [(2, 40), pytest.param(30, 400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("kills", "n", "parts"),
+    [
+        (2, 40, 1),
+        (2, 40, 2),
+        pytest.param(30, 400, 1, marks=pytest.mark.slow),
+        pytest.param(30, 400, 4, marks=pytest.mark.slow),
+    ],
+)
 def test_kills_change_no_estimate(
-    new_address: NewAddress, tmp_path: Path, kills: int, n: int
+    new_address: NewAddress, tmp_path: Path, kills: int, n: int, parts: int
 ) -> None:
-    """Every batch is sent until it is acknowledged, while the server dies at moments of chance."""
+    """Every batch is sent until it is acknowledged, while the server dies at moments of chance.
+
+    Where rounds come in parts it also dies between two of them: neither is lost nor counts twice.
+    """
     rng = SeededRandom(2026)
     rounds = range(LAST - 3 * kills, LAST)
     inner = {round: reports([round % 4000] * n, round=round, campaign=PAST) for round in rounds}
-    sent = [parcel(inner[round], round=round, campaign=PAST) for round in rounds]
+    # The first parts of all rounds, then the second ones: every death is between two parts.
+    sent = [
+        parcel(
+            inner[round][part::parts],
+            round=round,
+            campaign=PAST,
+            **({"part": part, "parts": parts} if parts > 1 else {}),
+        )
+        for part in range(parts)
+        for round in rounds
+    ]
     calm, stormy = new_address("calm.sqlite"), new_address("stormy.sqlite")
     with published(calm) as centre:
         for one in sent:
@@ -153,4 +174,4 @@ def test_kills_change_no_estimate(
                 server = Server(config)
     finally:
         server.kill()
-    assert told(stormy) == told(calm)
+    assert told(stormy, parts=parts) == told(calm, parts=parts)

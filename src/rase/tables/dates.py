@@ -98,7 +98,7 @@ class DateStyle:
             return None
         if not self.is_settled:
             raise DataError(
-                f"column {name!r} holds dates with two readings, as in row {self._doubtful}: "
+                f"column {name!r} holds dates with two readings, first in row {self._doubtful}: one like "
                 "03/04/2024 may be 3 April (say --dates day-first) or March 4 (say --dates "
                 "month-first)."
             )

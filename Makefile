@@ -2,6 +2,7 @@
 PYTHON ?= python3
 ARGS ?=
 SOAK ?= 3600
+PORT ?= 8000
 # Small matrices: threads of their own would only get into each other's way.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
@@ -14,7 +15,7 @@ TESTED := $(if $(SPARK),spark,dev)
 # More workers than cores: tests also wait for processes, sockets and disks.
 WORKERS := --workers=3
 SUITE := $(BIN)/python -m scripts.suite
-.PHONY: help demo test unit system check grammar slow homeassistant packaging device deb app wheels floors release lint actionlint images spark bench chaos faults load evidence docs screenshots notebooks gallery sanitize fuzz sbom audit-dependencies lock clean
+.PHONY: help demo test unit system check grammar slow homeassistant packaging device deb app wheels floors release lint actionlint images spark bench chaos faults load evidence docs docs-serve screenshots notebooks gallery sanitize fuzz sbom audit-dependencies lock clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -104,6 +105,8 @@ evidence:  ## measure what the page of evidence shows, e.g. make evidence ARGS="
 docs:  ## build the documentation as a site
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/python scripts/site.py $(ARGS)
+docs-serve: docs  ## build the documentation and show it in a browser at http://127.0.0.1:8000/docs/
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site $(PORT)
 screenshots:  ## the pictures of README and docs, from real runs, e.g. make screenshots ARGS="live"
 	@$(PYTHON) scripts/bootstrap.py dev
 	$(BIN)/python scripts/screenshots.py $(ARGS)

@@ -52,6 +52,11 @@ def test_intervals_end_where_the_target_does(value: float, expected: tuple[float
     assert one.value == value
 
 
+def test_an_estimate_is_a_number() -> None:
+    """Who computes with the value alone need not name it."""
+    assert float(Estimate(21.5, 0.5, n=10, method="m", target="t")) == 21.5
+
+
 def test_an_unknown_error_gives_the_whole_line() -> None:
     """What cannot be known is not made up."""
     assert estimate(error=math.inf).interval() == (-math.inf, math.inf)

@@ -249,7 +249,9 @@ def test_only_noise_without_end_has_another_clamped_twin() -> None:
     )
 
 
-@each_case("readings", [["4711 W"], [4711j], "4711 W", [[4711], [1, 2]]])
+@each_case(
+    "readings", [["4711 W"], ["4711"], [4711, b"4711", None], [4711j], "4711 W", [[4711], [1, 2]]]
+)
 def test_what_is_no_number_is_refused_without_being_shown(readings: Any) -> None:
     """Neither the refusal nor its causes quote what may be a reading."""
     for refuse in (

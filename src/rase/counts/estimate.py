@@ -132,6 +132,10 @@ class Estimate:
         centre = min(max(self.value, self.lowest), self.highest)
         return max(centre - reach, self.lowest), min(centre + reach, self.highest)
 
+    def __float__(self) -> float:
+        """Return the value alone."""
+        return self.value
+
     def __str__(self) -> str:
         """Return the estimate with its error to two digits."""
         if math.isinf(self.standard_error):

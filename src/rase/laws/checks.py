@@ -21,9 +21,15 @@ def as_readings(readings: ArrayLike) -> Floats:
     """Return readings as floats, without ever showing one in an error.
 
     Raises:
-        TypeError: If the readings are not numbers.
+        TypeError: If the readings are not numbers; texts are none, whatever they say.
     """
     try:
+        found = np.asarray(readings)
+        # NumPy would read the texts.
+        if found.dtype.kind in "SU" or (
+            found.dtype.kind == "O" and any(isinstance(one, str | bytes) for one in found.flat)
+        ):
+            raise TypeError
         return np.asarray(readings, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         # The error underneath quotes what it could not read.

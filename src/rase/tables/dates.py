@@ -98,9 +98,9 @@ class DateStyle:
             return None
         if not self.is_settled:
             raise DataError(
-                f"column {name!r} holds dates with two readings, first in row {self._doubtful}: one like "
-                "03/04/2024 may be 3 April (say --dates day-first) or March 4 (say --dates "
-                "month-first)."
+                f"column {name!r} holds dates with two readings, first in row {self._doubtful}: "
+                "one like 03/04/2024 may be 3 April (say --dates day-first) or March 4 (say "
+                "--dates month-first)."
             )
         return fields.milliseconds(is_day_first=self._order is not False)
 

@@ -73,6 +73,7 @@ def test_every_output_names_the_quantity(
     page = (tmp_path / "o.html").read_text()
     assert "<th>quantity</th>" in page
     assert "mode: share of the reporting devices" in page
+    assert "<br>mode: The shares of the last of 6 rounds are" in page
     manifest = json.loads((tmp_path / "o.csv.manifest.json").read_text())
     assert manifest["turns"] == {"power": 1, "mode": 1}
     assert not list(tmp_path.glob("*.unfinished"))

@@ -121,7 +121,7 @@ class _DrawnRun:
 
         title = f"{self._place}: means of the fleet"
         closing = "".join(
-            f"<dt>{_CLOSING[name]}</dt><dd>{_text(sentence)}</dd>"
+            f"<dt>{_CLOSING[name]}</dt><dd>{_text(sentence).replace(chr(10), '<br>')}</dd>"
             for name, sentence in tail["closing"].items()
         )
         notes = [*tail.get("promises", [tail["guarantee"]]), tail["publish_once"]]
@@ -265,8 +265,8 @@ def _span(rows: Sequence[Row]) -> str:
 def _caption(head: Mapping[str, Any]) -> str:
     level = 100 * head["parameters"]["level"]
     return (
-        f"Line: the estimated mean of each round. Band: its {level:g} % interval. Gaps: rounds "
-        "without a released mean."
+        f"Line: the estimate of each round. Band: its {level:g} % interval. Gaps: rounds of which "
+        "nothing was released."
     )
 
 

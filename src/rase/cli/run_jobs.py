@@ -110,7 +110,7 @@ class _OneQuantity(_Job):
         labels: Labels | None,
     ) -> Self:
         """Open the table and make the plan."""
-        source = _opened(files, kept.record)
+        source = _open_table(files, kept.record)
         plan, devices = _plan_for(options, engine, source, labels)
         return cls(engine, kept, source, plan, RunReport(options, plan, devices))
 
@@ -196,7 +196,7 @@ class _SeveralQuantities(_Job):
         for name in asked.options:
             own = replace(files, columns=files.columns._replace(value=name))
             record = None if kept.record is None else folder_of(kept.record, name)
-            sources[name] = _opened(own, record)
+            sources[name] = _open_table(own, record)
         plans, most = {}, 0
         for name, options in asked.options.items():
             if options.is_promising and options.k_min is None:
@@ -281,7 +281,7 @@ def _labels_for(options: RunOptions, files: Files) -> Labels | None:
     return read_labels(open_source(replace(files, columns=columns)), k_min=options.k_min)
 
 
-def _opened(files: Files, record: Path | None) -> TableSource:
+def _open_table(files: Files, record: Path | None) -> TableSource:
     """Open a table, or what of it a record does not know."""
     return open_source(files if record is None else new_files(files, record))
 

@@ -257,7 +257,7 @@ def tail_of(
     }
     spent = runs.spent
     together = f"epsilon {rounded_up(spent.most_epsilon):g}"
-    promised = _promised(runs, reports)
+    promised = _add_promises(runs, reports)
     guarantee = _in_a_round(quantities)
     tail: dict[str, Any] = {
         "guarantee": guarantee,
@@ -303,7 +303,9 @@ def _in_a_round(quantities: Quantities) -> str:
     return f"In a round a device reports one of {names}, by turns ({turns}). {most}"
 
 
-def _promised(runs: QuantityRuns, reports: Mapping[str, RunReport]) -> tuple[float, float] | None:
+def _add_promises(
+    runs: QuantityRuns, reports: Mapping[str, RunReport]
+) -> tuple[float, float] | None:
     """Return what the reports of a device give away once shuffled; None if nothing is promised.
 
     By sequential composition; no device has more reports of a quantity than the most of any.

@@ -52,7 +52,7 @@ def test_a_mallows_order_starts_from_the_public_groups() -> None:
         assert [groups[place] for place in order] == sorted(
             groups, key=["north", "south", "elsewhere"].index
         )
-        seen[tuple(order[:2])] += 1
+        seen[tuple(order[:2].tolist())] += 1
     assert set(seen) == {(1, 4), (4, 1)}
     assert min(seen.values()) > 200
 
@@ -66,8 +66,8 @@ def test_groups_of_one_are_shuffled_uniformly() -> None:
 
 def test_one_and_none() -> None:
     """Nothing to shuffle is no error."""
-    assert draw_order([], ShufflePlan())[0] == []
-    assert draw_order(["a"], ShufflePlan("robust", 1.0))[0] == [0]
+    assert draw_order([], ShufflePlan())[0].tolist() == []
+    assert draw_order(["a"], ShufflePlan("robust", 1.0))[0].tolist() == [0]
 
 
 def test_a_closer_cannot_be_built_with_a_seed() -> None:

@@ -5,8 +5,10 @@ from a fresh uniform order. Arrival times, device numbers and earlier rounds hav
 """
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rase.campaign import ShufflePlan
 from rase.kernels.permute import uniform_order
@@ -14,12 +16,14 @@ from rase.kernels.words import SecureRandom, checked_secure
 from rase.shuffle.release import Manifest, Release
 from rase.shuffle.uniform import Uniform
 
-__all__ = ["draw_order"]
+__all__ = ["Order", "draw_order"]
+
+Order: TypeAlias = NDArray[np.int64]
 
 
 def draw_order(
     groups: Sequence[str], plan: ShufflePlan, *, rng: SecureRandom | None = None
-) -> tuple[list[int], Manifest]:
+) -> tuple[Order, Manifest]:
     """Draw the order of release of reports whose senders' groups are given.
 
     Guarantee: that of `Uniform`, `MallowsShuffle` or `Robust` with the public groups as they are;
@@ -43,7 +47,7 @@ def draw_order(
         release = Uniform().shuffle(np.arange(len(groups)), rng=source)
     else:
         release = _shuffle_by_groups(groups, plan, source)
-    return np.asarray(release.values).tolist(), release.manifest
+    return np.asarray(release.values, np.int64), release.manifest
 
 
 def _shuffle_by_groups(groups: Sequence[str], plan: ShufflePlan, source: SecureRandom) -> Release:

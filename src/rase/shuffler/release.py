@@ -19,6 +19,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from rase.campaign import Campaign
 from rase.kernels.words import SecureRandom, checked_secure
 from rase.shuffle.release import Manifest
@@ -27,7 +29,7 @@ from rase.shuffler.intake import tag_number
 from rase.shuffler.membership import IS_MEMBER, member_pattern
 from rase.shuffler.minorities import keep_minorities
 from rase.shuffler.opening import OuterOpenerPool
-from rase.shuffler.order import draw_order
+from rase.shuffler.order import Order, draw_order
 from rase.shuffler.public_keys import keep_own_keys
 from rase.shuffler.rounds import Lease, check_lease
 from rase.storage.interface import Database
@@ -40,6 +42,7 @@ from rase.wire.messages import (
     LabelCount,
     batch_id,
 )
+from rase.wire.outer import OpenedOuter
 from rase.wire.signed import SignedManifest, signature_of
 from rase.wire.suites import KEM_NUMBERS
 
@@ -99,20 +102,42 @@ class _Sent(NamedTuple):
 class _Crowd:
     """The open reports of one fusion key, in few objects: a round may have a million of them.
 
-    ``inner`` holds the envelopes one after the other, and ``size`` is that of each.
+    ``pages`` holds the envelopes one after the other, _PAGE of ``size`` bytes in each but the last:
+    one long row of bytes would have to be moved while it grows. Where no report can be carried,
+    ``rounds`` and ``devices`` are empty.
     """
 
     size: int
-    inner: bytearray = field(default_factory=bytearray)
+    pages: list[bytes | bytearray] = field(default_factory=list)
     labels: bytearray = field(default_factory=bytearray)
     rounds: "array[int]" = field(default_factory=partial(array, "q"))
     devices: "array[int]" = field(default_factory=partial(array, "q"))
     groups: list[str] = field(default_factory=list)
 
+    def add(self, one: _Sent, found: OpenedOuter, *, may_carry: bool) -> None:
+        """Add a report that opened."""
+        if len(self.labels) % _PAGE == 0:
+            # What is full needs no room to grow.
+            self.pages[-1:] = [bytes(page) for page in self.pages[-1:]]
+            self.pages.append(bytearray())
+        self.pages[-1] += found.inner
+        self.labels.append(found.mark.label)
+        self.groups.append(one.group)
+        if may_carry:
+            self.rounds.append(one.round)
+            self.devices.append(one.device)
+
+    def envelope(self, place: int) -> bytes:
+        """Return the envelope of a place."""
+        page, begin = self.pages[place // _PAGE], place % _PAGE * self.size
+        return bytes(memoryview(page)[begin : begin + self.size])
+
     def keep(self, places: list[int]) -> None:
         """Drop all reports but those in some places."""
-        envelopes = [self.inner[at * self.size : (at + 1) * self.size] for at in places]
-        self.inner = bytearray().join(envelopes)
+        self.pages = [
+            b"".join(self.envelope(place) for place in places[begin : begin + _PAGE])
+            for begin in range(0, len(places), _PAGE)
+        ]
         self.labels = bytearray(self.labels[place] for place in places)
         self.rounds = array("q", (self.rounds[place] for place in places))
         self.devices = array("q", (self.devices[place] for place in places))
@@ -230,6 +255,7 @@ class Releaser:
                     ),
                 )
                 batches += 1
+                del parcel
             # Fewer than k_min of each key, so reading and writing them again costs little.
             wires = [
                 row
@@ -303,6 +329,7 @@ class Releaser:
         reports = unopened = covers = 0
         minorities: Counter[int] = Counter()
         keys: dict[tuple[int, int], int | None] = {}
+        may_carry = agreed.campaign.carry_rounds > 0
         for page in self._read_sent(agreed, block):
             opened = self._opener.open_envelopes(
                 [one.wire for one in page], campaign_hash=agreed.hash, kem=kem
@@ -325,11 +352,7 @@ class Releaser:
                     some = by_key.setdefault(key_id, _Crowd(INNER_SIZES[kem]))
                     if block[0] < block[1]:
                         newest[one.device] = key_id, len(some.labels)
-                    some.inner += found.inner
-                    some.labels.append(found.mark.label)
-                    some.rounds.append(one.round)
-                    some.devices.append(one.device)
-                    some.groups.append(one.group)
+                    some.add(one, found, may_carry=may_carry)
         if block[0] < block[1]:
             for key_id, some in by_key.items():
                 some.keep(sorted(at for own, at in newest.values() if own == key_id))
@@ -355,16 +378,13 @@ class Releaser:
             if len(order) * some.size > self._part_bytes and manifest.method == "uniform":
                 most = max(1, self._part_bytes // some.size)
                 parts = cut_batch(counts, most=most, k_min=campaign.k_min)
-            begin, inner = 0, memoryview(some.inner)
+            begin = 0
             for number, labels in enumerate(parts):
                 end = begin + sum(one.reports for one in labels)
-                envelopes = tuple(
-                    bytes(inner[place * some.size : (place + 1) * some.size])
-                    for place in order[begin:end]
-                )
-                begin = end
+                places, begin = order[begin:end].tolist(), end
+                # No name for what is in it: it would stay while the next part is made.
                 yield self._sign_parcel(
-                    Batch(agreed.hash, round, key_id, envelopes, labels),
+                    Batch(agreed.hash, round, key_id, tuple(map(some.envelope, places)), labels),
                     campaign,
                     manifest,
                     # Whoever was revoked meanwhile is not counted any more.
@@ -403,17 +423,19 @@ class Releaser:
 
 
 def _by_label(
-    order: list[int], found: Sequence[int], campaign: Campaign
-) -> tuple[list[int], tuple[LabelCount, ...]]:
+    order: Order, found: Sequence[int], campaign: Campaign
+) -> tuple[Order, tuple[LabelCount, ...]]:
     """Return an order by labels that enough reports share, and how many reports have each."""
     if campaign.shuffle.method == "uniform":
-        labels = merge_labels(found, k_min=campaign.k_min)
+        labels = np.array(merge_labels(found, k_min=campaign.k_min), np.uint8)
     else:
         # The order of such a shuffle goes over the whole round; labels would tear it apart.
-        labels = [OTHER] * len(found)
+        labels = np.full(len(found), OTHER, np.uint8)
+    counts = np.bincount(labels).tolist()
     # The sort keeps the order inside each label, which stays uniform.
-    counts = tuple(LabelCount(*pair) for pair in sorted(Counter(labels).items()))
-    return sorted(order, key=labels.__getitem__), counts
+    return order[np.argsort(labels[order], kind="stable")], tuple(
+        LabelCount(label, count) for label, count in enumerate(counts) if count
+    )
 
 
 def merge_labels(labels: Sequence[int], *, k_min: int) -> list[int]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rase.cli.arguments import section_config
 from rase.clock import time_in_words
 
 if TYPE_CHECKING:
@@ -20,18 +21,17 @@ _SCHEMA = "rase/acts/1"
 
 
 def acts_command(
-    open_database: "Callable[[Path], AbstractContextManager[Database]]",
+    section: str, open_database: "Callable[[Path], AbstractContextManager[Database]]"
 ) -> click.Command:
-    """Return the command of a server whose database `open_database` opens by its settings file."""
+    """Return the command of a server, by its section of the settings.
+
+    Args:
+        section: The section.
+        open_database: Opens its database by the settings file.
+    """
 
     @click.command("acts")
-    @click.option(
-        "--config",
-        type=click.Path(path_type=Path),
-        default=Path("rase.toml"),
-        show_default=True,
-        help="Settings file of the server.",
-    )
+    @section_config(section)
     @click.option(
         "--since",
         type=click.Path(path_type=Path, exists=True, dir_okay=False),

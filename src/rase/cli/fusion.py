@@ -364,4 +364,4 @@ def _keyset(file: Path) -> "Keyset":
         raise click.UsageError(str(error)) from None
 
 
-command.add_command(acts_command(_open_database))
+command.add_command(acts_command("fusion", _open_database))

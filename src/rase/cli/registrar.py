@@ -194,4 +194,4 @@ def _open_database(config: Path) -> "Iterator[Database]":
         yield database
 
 
-command.add_command(acts_command(_open_database))
+command.add_command(acts_command("registrar", _open_database))

@@ -432,5 +432,5 @@ def _open_database(config: Path) -> "Iterator[Database]":
         database.close()
 
 
-command.add_command(acts_command(_open_database))
+command.add_command(acts_command("shuffler", _open_database))
 command.add_command(members_group(_open_database))

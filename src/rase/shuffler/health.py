@@ -8,17 +8,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from rase.clock import Clock
+from rase.clock import Clock, round_number
 from rase.errors import StorageError
 from rase.service.heartbeat import running
 from rase.service.http import Readiness
 from rase.service.metrics import Gauge
-from rase.shuffler.documents import Agreed, Documents
+from rase.shuffler.documents import Agreed, Documents, document_body
 from rase.shuffler.minorities import KEPT_DAYS, minorities_in
 from rase.shuffler.outbox import agreed_campaigns
 from rase.storage.interface import Database, Transaction
+from rase.wire.keys import Keyset, Role
 
-__all__ = ["Backlog", "backlog_of", "gauges_of", "keyset_trouble", "readiness_of", "trouble_in"]
+__all__ = [
+    "Backlog",
+    "backlog_of",
+    "gauges_of",
+    "keyset_trouble",
+    "outlook_of",
+    "readiness_of",
+    "trouble_in",
+]
 
 # A round is closed and sent within seconds; a restart of either server takes some minutes.
 _LATE_ROUNDS: Final = 2.0
@@ -124,6 +133,33 @@ def trouble_in(backlog: Backlog) -> tuple[str, ...]:
     return tuple(trouble)
 
 
+def outlook_of(transaction: Transaction, *, now_s: float) -> tuple[str, ...]:
+    """Return what will keep devices from reporting soon: keys that expire, tokens that run out."""
+    from rase.service.doctor import Level, check_configs
+
+    found = []
+    rows = transaction.execute("SELECT signed FROM keyset ORDER BY version DESC LIMIT 1")
+    for (signed,) in rows:
+        configs = Keyset.from_bytes(document_body(bytes(signed))).configs
+        checks = [check_configs("", configs, role=role, now_s=now_s) for role in Role]
+        found += [one.text for one in checks if one.level is not Level.OK]
+    for campaign in agreed_campaigns(transaction).values():
+        windows = transaction.execute(
+            "SELECT first_round, last_round FROM token_key WHERE campaign = ? "
+            "ORDER BY first_round DESC LIMIT 1",
+            (campaign.id,),
+        )
+        now = round_number(int(now_s), campaign.round_s)
+        for first, last in windows:
+            # A registrar that runs publishes the next window before one begins.
+            if first <= now and last < campaign.not_after and now <= campaign.not_after:
+                found.append(
+                    f"tokens of {campaign.id} end with round {last}, and the next window has no "
+                    "key: see that the registrar runs and reaches this server."
+                )
+    return tuple(dict.fromkeys(found))
+
+
 def keyset_trouble(transaction: Transaction, *, now_s: float) -> tuple[str, ...]:
     """Return what is to be said of reports that named another keyset than the rest."""
     rows = transaction.execute("SELECT MAX(version) FROM keyset")
@@ -148,9 +184,10 @@ def readiness_of(database: Database, clock: Clock, *, obstacles: tuple[str, ...]
     try:
         with database.snapshot() as transaction:
             backlog = backlog_of(transaction, now_s=clock.now_s())
+            outlook = outlook_of(transaction, now_s=clock.now_s())
     except StorageError:
         return Readiness(is_ready=False, reasons=(*obstacles, "the database does not answer."))
-    return Readiness(is_ready=not obstacles, reasons=(*obstacles, *trouble_in(backlog)))
+    return Readiness(is_ready=not obstacles, reasons=(*obstacles, *trouble_in(backlog), *outlook))
 
 
 def gauges_of(database: Database, clock: Clock) -> list[Gauge]:

@@ -51,7 +51,7 @@ __all__ = ["OTHER", "Closed", "Releaser", "cut_batch", "merge_labels"]
 OTHER: Final = 0
 
 # How many reports are opened at once: what they take is all that a large round takes twice.
-_PAGE: Final = 16384
+_PAGE: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,24 @@ def test_a_table_of_the_catalogue(session: Any, tmp_path: Path) -> None:
             session.sql(f"DROP {name}")
 
 
+def test_a_delta_table(session: Any, tmp_path: Path) -> None:
+    """The driver reads the table's log itself; tasks read the files that count, not removed ones.
+
+    This Spark has no Delta of its own, so its catalogue can hold no such table.
+    """
+    deltalake = pytest.importorskip("deltalake")
+    place, rows = tmp_path / "a table", sorted_by(TABLE, "time")
+    half = rows.num_rows // 2
+    deltalake.write_deltalake(place, rows.slice(0, 5))
+    deltalake.write_deltalake(place, rows.slice(0, half), mode="overwrite")
+    deltalake.write_deltalake(place, rows.slice(half), mode="append")
+    plain = write_parts(rows, tmp_path / "plain", parts=2)
+    expected = list(run(plain, plan_of(), rng=SeededRandom(3)))
+    assert len(list(place.glob("*.parquet"))) == 3
+    assert list(run(place, plan_of(), rng=SeededRandom(3))) == expected
+    assert list(run_on_spark(place, plan_of(), session=session, rng=SeededRandom(3))) == expected
+
+
 def test_real_groups_and_truth(session: Any, tmp_path: Path) -> None:
     """Real groups and true means are those of one machine."""
     names = sorted({name for name in TABLE["device"].to_pylist() if name < "meter-01000"})

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rase.errors import DataError
+from rase.tables.files import find_files
 from rase.tables.layouts import Columns
 from rase.tables.rows import Rows
 from rase.tables.source import open_source
@@ -378,3 +379,9 @@ def test_zones_must_not_be_mixed_across_batches(tmp_path: Path) -> None:
     ):
         for _ in open_source(path).batches():
             pass
+
+
+def test_a_table_of_a_catalogue_needs_spark() -> None:
+    """The name of such a table says nothing to one machine, and the refusal says what to add."""
+    with pytest.raises(DataError, match="add --engine spark"):
+        find_files("table:meters.readings")

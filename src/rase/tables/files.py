@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import Any, Final, Self
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from rase.errors import DataError
 from rase.tables.columns import Hints
 from rase.tables.layouts import Columns
 
-__all__ = ["Files", "Snapshot", "TableFile", "find_files", "read_log"]
+__all__ = ["CATALOGUE", "Files", "Snapshot", "TableFile", "find_files", "read_log"]
 
 _SNIFFED_BYTES = 4096
 # At least two letters: one may be a drive.
@@ -38,6 +38,8 @@ _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 _KINDS = {"parquet": "Parquet", "csv": "CSV", "sheet": "spreadsheets"}
 # Spreadsheets of both kinds are archives of several files.
 _ARCHIVE = b"PK\x03\x04"
+# What the name of a table in a cluster's catalogue begins with, in place of a path.
+CATALOGUE: Final = "table:"
 _OF_DELTA = "Give the folder of the whole table, on this machine; or write"
 # Folders that hold the log of a table: its format, and what lies in a folder that is one.
 _TABLE_LOGS = {
@@ -193,6 +195,11 @@ def find_files(
     """
     if place == "-" or Path(place).is_fifo():
         return _read_pipe(place, columns or Columns(), hints or Hints())
+    if place.startswith(CATALOGUE) and not Path(place).exists():
+        raise DataError(
+            f"{place} is a table of a cluster's catalogue, which Spark knows; add --engine spark "
+            "and --master, or give the folder of its files."
+        )
     system, base = _file_system(place)
     found, bad = [], []
     snapshot, infos = None, [] if paths is None else _named(paths)

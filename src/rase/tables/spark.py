@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from rase.errors import ConfigurationError, DataError, StorageUnusable
 from rase.kernels.keyed import RunKey
 from rase.tables.feedback import RangeFeedback, feedback_rounds
-from rase.tables.files import Files, find_files
+from rase.tables.files import CATALOGUE, Files, find_files
 from rase.tables.layouts import Columns
 from rase.tables.parquet import ParquetSource
 from rase.tables.parts import Part, cut_anyway
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from rase.tables.plan import RunPlan
 
 __all__ = [
-    "CATALOGUE",
     "SparkRun",
     "files_of_table",
     "find_on_spark",
@@ -67,8 +66,6 @@ _WAVE_PARTS = 64
 _MOST_WAVES = 16
 
 _SENT = "kind int, number long, content binary"
-# What the name of such a table begins with, in place of a path.
-CATALOGUE = "table:"
 _NAME = re.compile(r"\w+(\.\w+){0,2}")
 
 

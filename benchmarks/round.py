@@ -99,7 +99,8 @@ def _round(folder: Path, fleet: Fleet, count: int) -> Cost:
         opener = stack.enter_context(BatchOpener([fleet.openers[Role.FUSION]], processes=cores()))
         centre = centre_of(
             databases[Role.FUSION],
-            FakeClock(clock.now_s() + 10**6),
+            # Both rounds are over; a day later none would wait for all of its parts.
+            FakeClock(fleet.campaign.closes_s(ROUND) + 1),
             fleet,
             opener=opener,
             on_final=[is_final.set],

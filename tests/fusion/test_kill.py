@@ -147,7 +147,8 @@ def test_kills_change_no_estimate(
             inner[round][part::parts],
             round=round,
             campaign=PAST,
-            **({"part": part, "parts": parts} if parts > 1 else {}),
+            part=part if parts > 1 else None,
+            parts=parts if parts > 1 else None,
         )
         for part in range(parts)
         for round in rounds

@@ -81,7 +81,7 @@ def members_group(
         from rase.shuffler.membership import add_members
 
         with open_database(config) as database:
-            _echo(_changed(database, handles, group, add_members, campaign, only=only))
+            _echo(_apply_change(database, handles, group, add_members, campaign, only=only))
 
     @members.command("remove")
     @click.argument("campaign")
@@ -97,7 +97,7 @@ def members_group(
         from rase.shuffler.membership import remove_members
 
         with open_database(config) as database:
-            _echo(_changed(database, handles, group, remove_members, campaign))
+            _echo(_apply_change(database, handles, group, remove_members, campaign))
 
     @members.command("open")
     @_DEVICES
@@ -108,12 +108,12 @@ def members_group(
         from rase.shuffler.membership import open_devices
 
         with open_database(config) as database:
-            _echo(_changed(database, handles, group, open_devices))
+            _echo(_apply_change(database, handles, group, open_devices))
 
     return members
 
 
-def _changed(
+def _apply_change(
     database: "Database",
     handles: tuple[str, ...],
     group: str | None,

@@ -150,7 +150,7 @@ class RunReport:
                     category=name if is_share else None,
                     label=result.label,
                     quantity=self._quantity,
-                    **({} if self.plan.promise is None else self._shuffled(rounds)),
+                    **({} if self.plan.promise is None else self._shuffled_claim(rounds)),
                 )
                 row["trial"], row["estimator"] = trial, estimate.method if is_share else name
                 row |= self._shuffle
@@ -169,7 +169,7 @@ class RunReport:
             (self._claims[reports],) = promise.claims(self.plan.randomizer, [reports])
         return self._claims[reports]
 
-    def _shuffled(self, rounds: int) -> dict[str, float]:
+    def _shuffled_claim(self, rounds: int) -> dict[str, float]:
         claim = self.claim(rounds)
         if claim is None:
             return {}

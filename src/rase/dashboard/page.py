@@ -336,7 +336,7 @@ def render(
         next_theme=_next_theme(theme),
         here=_here(request),
         stay=_stay(request, context.get("fleet"), status=status),
-        kept=_kept(request, KEPT),
+        kept=_keep_query(request, KEPT),
         version=__version__,
         style=Markup(style()),  # noqa: S704 - our own file
         **context,
@@ -373,12 +373,12 @@ def _stay(request: Request, fleet: Any, *, status: int) -> str:
         query = f"campaign={quote(asked, safe='')}" if asked and status < 400 else ""
     if status < 400:
         # The time that is looked at goes along, whether a page shows it or not.
-        kept = _kept(request, (*KEPT, *PART) if fleet is not None else KEPT)
+        kept = _keep_query(request, (*KEPT, *PART) if fleet is not None else KEPT)
         query = "&".join(part for part in (query, kept) if part)
     return f"?{query}" if query else ""
 
 
-def _kept(request: Request, names: tuple[str, ...]) -> str:
+def _keep_query(request: Request, names: tuple[str, ...]) -> str:
     asked = request.query_params
     return urlencode({name: asked[name] for name in names if asked.get(name)})
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rase.clock import SystemClock
 from rase.registrar.app import registrar_app
-from rase.service.openapi import written
+from rase.service.openapi import describe_as_json
 from rase.service.telemetry import Telemetry
 from rase.storage.sqlite import open_sqlite
 from rase.wire.signed import PinnedKeys
@@ -28,7 +28,7 @@ def description() -> str:
             pinned=pinned,
             telemetry=Telemetry("registrar"),
         )
-        return written(app)
+        return describe_as_json(app)
 
 
 if __name__ == "__main__":

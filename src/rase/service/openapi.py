@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from rase.wire.problems import MEDIA_TYPE, PROBLEM_TYPES
 
-__all__ = ["Answers", "answers", "body_of", "written"]
+__all__ = ["Answers", "answers", "body_of", "describe_as_json"]
 
 Answers = dict[int | str, dict[str, Any]]
 
@@ -73,7 +73,7 @@ def body_of(*media_types: str, description: str) -> dict[str, Any]:
     }
 
 
-def written(app: FastAPI) -> str:
+def describe_as_json(app: FastAPI) -> str:
     """Return the description of an app as indented JSON, as the copies in the docs have it."""
     return json.dumps(app.openapi(), indent=1, ensure_ascii=False) + "\n"
 

@@ -50,7 +50,7 @@ _KEYSET: Final = answers({200: {_CBOR: {}}, 304: {}}, unnamed=[404])
 _DOCUMENT: Final = answers({200: {_CBOR: {}}, 304: {}}, problems=["unknown-campaign"])
 
 
-def _proposed(*problems: str, unnamed: Sequence[int] = ()) -> Answers:
+def _countersign_answers(*problems: str, unnamed: Sequence[int] = ()) -> Answers:
     """Return the answers of a route that countersigns."""
     usual = ("bad-report", "policy-refused", "unsigned", "unavailable", "too-many")
     return answers(
@@ -286,7 +286,7 @@ def _add_proposals(app: FastAPI, handler: ReportHandler, signing: SigningService
 
     @app.put(
         "/v1/campaigns/{campaign_id}/{version}",
-        responses=_proposed(unnamed=[422]),
+        responses=_countersign_answers(unnamed=[422]),
         openapi_extra=proposed,
         **signs,
     )
@@ -296,14 +296,16 @@ def _add_proposals(app: FastAPI, handler: ReportHandler, signing: SigningService
         signature = await signing.campaign(proposal, expected=(campaign_id, version))
         return await _countersign_response(signature)
 
-    @app.put("/v1/keyset", responses=_proposed("foreign-key"), openapi_extra=proposed, **signs)
+    @app.put(
+        "/v1/keyset", responses=_countersign_answers("foreign-key"), openapi_extra=proposed, **signs
+    )
     async def put_keyset(request: Request) -> Response:
         """Countersign the keyset that the fusion centre proposes."""
         return await _countersign_response(await signing.keyset(await request.body()))
 
     @app.put(
         TOKEN_KEYS_PATH,
-        responses=_proposed("unknown-campaign"),
+        responses=_countersign_answers("unknown-campaign"),
         openapi_extra=proposed,
         **signs,
     )

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 from rase.clock import SystemClock
-from rase.service.openapi import written
+from rase.service.openapi import describe_as_json
 from rase.service.telemetry import Telemetry
 from rase.shuffler.app import create_shuffler_app
 from rase.storage.sqlite import open_sqlite
@@ -24,7 +24,7 @@ def description() -> str:
         app = create_shuffler_app(
             database, SystemClock(), pinned=pinned, telemetry=Telemetry("shuffler")
         )
-        return written(app)
+        return describe_as_json(app)
 
 
 if __name__ == "__main__":

@@ -126,11 +126,11 @@ def make_tokens(
                 for name, secret in tokens
             ],
         )
-        record_act(transaction, "admit devices", _admitted(count, group, served))
+        record_act(transaction, "admit devices", _describe_admission(count, group, served))
     return tuple(f"{name}.{secret}" for name, secret in tokens)
 
 
-def _admitted(count: int, group: str, campaigns: str | None) -> str:
+def _describe_admission(count: int, group: str, campaigns: str | None) -> str:
     """Say in the log of acts who was let in."""
     into = "" if campaigns is None else f" to {', '.join(campaigns.split())}"
     return f"{count}{f' in group {group}' if group else ''}{into}"
@@ -283,7 +283,7 @@ def enrol_many(
                 f"{len(rows) - added} of {len(rows)} device_keys occur twice or belong to devices "
                 "that are enrolled; none was enrolled."
             )
-        record_act(transaction, "enrol devices", _admitted(len(rows), group, served))
+        record_act(transaction, "enrol devices", _describe_admission(len(rows), group, served))
         found = tuple(
             Enrolled(f"{device:016x}", f"{device:016x}.{secret}") for device, secret in made
         )

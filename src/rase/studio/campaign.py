@@ -44,7 +44,7 @@ class Published:
         now = self.campaign
         return urlencode(
             {
-                **_shared(now),
+                **_common_fields(now),
                 "mechanism": now.mechanism,
                 "every": f"{now.round_s}s",
                 "window": max(1, round(86_400 / now.round_s)),
@@ -58,7 +58,7 @@ class Published:
     @property
     def attacked(self) -> str:
         """The part of an address with which the attack lab begins at the campaign."""
-        return urlencode(_shared(self.campaign))
+        return urlencode(_common_fields(self.campaign))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ async def show_campaign(request: Request) -> Response:
     return render(request, "studio_campaign.html", published=published, promises=said)
 
 
-def _shared(campaign: Campaign) -> dict[str, str]:
+def _common_fields(campaign: Campaign) -> dict[str, str]:
     return {
         "low": f"{campaign.low:.12g}",
         "high": f"{campaign.high:.12g}",

@@ -202,13 +202,13 @@ def find_files(
         )
     system, base = _file_system(place)
     found, bad = [], []
-    snapshot, infos = None, [] if paths is None else _named(paths)
+    snapshot, infos = None, [] if paths is None else _files_at(paths)
     if paths is None:
         snapshot, infos = _by_log(system, base)
-        infos = _listed(system, base, place) if snapshot is None else infos
+        infos = _list_folder(system, base, place) if snapshot is None else infos
     for info in infos:
         try:
-            found.append(_sniffed(system, info))
+            found.append(_table_file(system, info))
         except DataError:
             if not skips_bad:
                 raise
@@ -224,7 +224,7 @@ def find_files(
     )
 
 
-def _named(paths: Sequence[str]) -> list[Any]:
+def _files_at(paths: Sequence[str]) -> list[Any]:
     infos = [system.get_file_info(path) for system, path in map(_file_system, paths)]
     return sorted(infos, key=lambda info: info.path)
 
@@ -267,11 +267,11 @@ def _file_system(place: str) -> tuple[Any, str]:
     return system, path
 
 
-def _listed(system: Any, base: str, place: str) -> list[Any]:
+def _list_folder(system: Any, base: str, place: str) -> list[Any]:
     is_local = isinstance(system, pyarrow.fs.LocalFileSystem)
     try:
         if any(mark in base for mark in "*?[") and not (is_local and Path(base).exists()):
-            infos = _globbed(system, base, is_local=is_local)
+            infos = _match_pattern(system, base, is_local=is_local)
         else:
             infos = [system.get_file_info(base)]
             if infos[0].type == pyarrow.fs.FileType.Directory:
@@ -286,7 +286,7 @@ def _listed(system: Any, base: str, place: str) -> list[Any]:
     return sorted(infos, key=lambda info: info.path)
 
 
-def _globbed(system: Any, pattern: str, *, is_local: bool) -> list[Any]:
+def _match_pattern(system: Any, pattern: str, *, is_local: bool) -> list[Any]:
     if is_local:
         # Absolute patterns are no business of Path.glob.
         found = glob.glob(pattern, recursive=True)  # noqa: PTH207
@@ -330,7 +330,7 @@ def _is_hidden(path: str, root: PurePosixPath) -> bool:
     return any(part.startswith((".", "_")) for part in parts)
 
 
-def _sniffed(system: Any, info: Any) -> TableFile:
+def _table_file(system: Any, info: Any) -> TableFile:
     path = info.path
     is_local = isinstance(system, pyarrow.fs.LocalFileSystem)
     try:

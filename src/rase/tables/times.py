@@ -97,14 +97,14 @@ class TimeColumn:
                 f"since 1970, got {kind}."
             )
         if self.timezone is not None and kind.tz is None:
-            column = self._zoned(column, first_row)
+            column = self._in_zone(column, first_row)
         ticks: NDArray[np.int64] = as_numpy(column.cast(pa.int64()))
         per_second = _PER_SECOND[kind.unit]
         if per_second == 1000:
             return ticks
         return ticks * 1000 if per_second == 1 else ticks // (per_second // 1000)
 
-    def _zoned(self, column: Any, first_row: int) -> Any:
+    def _in_zone(self, column: Any, first_row: int) -> Any:
         """Return times of a clock on a wall as moments; a clock that is set has two or none."""
         try:
             return pc.assume_timezone(column, self.timezone)
@@ -137,7 +137,7 @@ class TimeColumn:
             "clock was never set."
         )
 
-    def _dated(self, column: Any, first_row: int) -> Any | None:
+    def _read_dates(self, column: Any, first_row: int) -> Any | None:
         """Read texts as dates that are not ISO; None if one is none."""
         found = self.dates.read(column, name=self.name, first_row=first_row)
         if found is None:
@@ -204,7 +204,7 @@ class TimeColumn:
             self._written = target
             return found
         self._refuse_mixture(column, first_row)
-        dated = self._dated(column, first_row)
+        dated = self._read_dates(column, first_row)
         if dated is not None:
             return dated
         reached = max(_first_failing(column, target) for target in _WRITTEN)

@@ -126,7 +126,7 @@ def _examine_windows(
         return []
     findings: list[Finding] = []
     for name, windows in kept.items():
-        campaign = _published(settings.shuffler_url, name, pinned)
+        campaign = _fetch_campaign(settings.shuffler_url, name, pinned)
         findings += _tokens(where, name, windows, campaign, settings, now_s=now_s)
     return findings
 
@@ -140,7 +140,7 @@ def _windows_of(transaction: "Transaction", campaign: str) -> list[_Window]:
     return [_Window(a, b, until, bool(held), bool(signed)) for a, b, until, held, signed in rows]
 
 
-def _published(url: str, name: str, pinned: "PinnedKeys | None") -> "Campaign | None":
+def _fetch_campaign(url: str, name: str, pinned: "PinnedKeys | None") -> "Campaign | None":
     from rase.wire.signed import SignedCampaign, versions_from_bytes
 
     answer = None if pinned is None else fetch(url, f"/v1/campaigns/{name}/versions")

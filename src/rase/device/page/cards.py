@@ -43,7 +43,7 @@ _WHY: Final = {
     "ledger-unusable": "the ledger could not be written",
     "ledger-refused": "the ledger refused",
     "epsilon-above-limit": "it would spend more than you allow",
-    "shuffled-epsilon-above-limit": "it would tell the fusion centre more than you allow",
+    "shuffled-epsilon-above-limit": "it would give the fusion centre more than you allow",
     "k-below-limit": "it would be released with fewer others than you demand",
     "no-campaign": "no terms hold in it",
     "not-noted-as-sent": "it was sent, but could not be noted down",

@@ -95,14 +95,18 @@ def forward_one(database: Database, sender: BatchSender, *, now_s: float) -> For
     now = int(now_s)
     with database.share() as transaction:
         rows = transaction.execute(
-            "SELECT batch, round, body, manifest, attempts, refusals FROM outbox "
+            "SELECT batch, round, attempts, refusals FROM outbox "
             "WHERE state = 'waiting' AND (attempts = 0 OR next_s <= ? OR next_s > ?) "
             "ORDER BY next_s, round LIMIT 1 FOR UPDATE SKIP LOCKED",
             (now, now + int(LONGEST_PAUSE_S) + 1),
         )
         if not rows:
             return None
-        batch, round, body, manifest, attempts, refusals = rows[0]
+        batch, round, attempts, refusals = rows[0]
+        # Apart: to sort all that waits with its bodies would read hundreds of megabytes.
+        ((body, manifest),) = transaction.execute(
+            "SELECT body, manifest FROM outbox WHERE batch = ?", (batch,)
+        )
         # Whole seconds, never none: times are kept as whole numbers.
         retry_s = 1 + int(backoff_s(attempts + 1, share=secrets.randbelow(_SHARES) / _SHARES))
         transaction.execute(

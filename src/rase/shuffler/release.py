@@ -305,21 +305,22 @@ class Releaser:
         """
         # Reading the groups of a large fleet takes long, and a plan without any needs none.
         group = "device.group_name" if agreed.campaign.shuffle.groups else "''"
-        after, pattern = (block[0] - 1, 0), member_pattern(agreed.campaign.id)
-        while True:
-            with self._database.snapshot() as transaction:
-                rows = transaction.execute(
-                    f"SELECT report.round, report.device, report.wire, {group} FROM report "  # noqa: S608 - one of two fixed texts
-                    f"JOIN device ON device.id = report.device AND {IS_MEMBER} "
-                    "WHERE report.round >= ? AND report.round <= ? AND report.tag = ? "
-                    "AND (report.round, report.device) > (?, ?) "
-                    "ORDER BY report.round, report.device LIMIT ?",
-                    (pattern, *block, tag_number(agreed.hash), *after, _PAGE),
-                )
-            yield [_Sent(round, device, bytes(wire), name) for round, device, wire, name in rows]
-            if len(rows) < _PAGE:
-                return
-            after = rows[-1][:2]
+        place = member_pattern(agreed.campaign.id), tag_number(agreed.hash)
+        # Round by round, so that the key of the table leads to the begin of each page.
+        for round in range(block[0], block[1] + 1):
+            after, is_more = -1, True
+            while is_more:
+                with self._database.snapshot() as transaction:
+                    rows = transaction.execute(
+                        f"SELECT report.device, report.wire, {group} FROM report "  # noqa: S608 - one of two fixed texts
+                        f"JOIN device ON device.id = report.device AND {IS_MEMBER} "
+                        "WHERE report.tag = ? AND report.round = ? AND report.device > ? "
+                        "ORDER BY report.device LIMIT ?",
+                        (*place, round, after, _PAGE),
+                    )
+                yield [_Sent(round, device, bytes(wire), name) for device, wire, name in rows]
+                is_more = len(rows) == _PAGE
+                after = rows[-1][0] if rows else after
 
     def _open_reports(self, agreed: Agreed, block: tuple[int, int], documents: Documents) -> _Found:
         kem = KEM_NUMBERS[agreed.campaign.kem]

@@ -49,19 +49,19 @@ def rows_of(name: str, epsilon: float, found: list[Accuracy], told: Forecast) ->
     size = f"{name}, epsilon {epsilon:g}, {len(found)} seeds"
     numbers = ", ".join(f"{which} {value:.4g}" for which, value in error.items())
     yield Row(
-        "auto",
+        "tracked",
         "best of the paper's estimators",
         size,
-        paper / error["auto"],
+        paper / error["tracked"],
         means="its RMSE / our RMSE",
         target=Target("at least", 2.0 if epsilon in _TWICE else 0.95),
         note=f"RMSE: {numbers}",
     )
     yield Row(
-        "auto",
+        "tracked",
         "constant of earlier rounds",
         size,
-        error["history"] / error["auto"],
+        error["history"] / error["tracked"],
         "its RMSE / our RMSE",
         # Only where the planner says so is it promised.
         target=Target("at least", 1.0) if told.beats_constant else None,
@@ -69,7 +69,7 @@ def rows_of(name: str, epsilon: float, found: list[Accuracy], told: Forecast) ->
     )
     covered = float(np.mean([one.coverage for one in found]))
     yield Row(
-        "auto, 95 % intervals",
+        "tracked, 95 % intervals",
         "95 %",
         size,
         abs(covered - 0.95),
@@ -77,9 +77,9 @@ def rows_of(name: str, epsilon: float, found: list[Accuracy], told: Forecast) ->
         target=Target("at most", 0.03),
         note=f"covered {covered:.3f}",
     )
-    ratio = told.tracked / error["auto"]
+    ratio = told.tracked / error["tracked"]
     yield Row(
-        "auto, error foretold by the planner",
+        "tracked, error foretold by the planner",
         "its error",
         size,
         max(ratio, 1 / ratio),

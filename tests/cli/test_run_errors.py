@@ -275,7 +275,7 @@ def test_clusters_that_cannot_be_used(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--timezone", "UTC"], "--timezone needs --every and --window 1d or 1w"),
+        (["--timezone", "UTC"], "--timezone needs --every and --window 1d or 1w, got no --window."),
         (["--every", "1h", "--window", "24", "--timezone", "UTC"], "got --window 24."),
         (
             ["--every", "1h", "--window", "1d", "--timezone", "Zurich"],

@@ -171,7 +171,7 @@ class RunOptions:
         if self.window not in UNITS or self.every is None:
             raise click.UsageError(
                 f"--timezone needs --every and --window {' or '.join(UNITS)}, "
-                f"got --window {self.window}."
+                f"got {'no --window' if self.window is None else f'--window {self.window}'}."
             )
         limit_s = round_limit_s(zone_of(name))
         if limit_s % parse_duration_s(self.every):

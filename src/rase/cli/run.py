@@ -66,7 +66,7 @@ _SOME = 1000
     multiple=True,
     metavar="COLUMN=DOMAIN",
     help="Instead, repeated: several columns under one budget, each with a range LOW:HIGH, "
-    "categories A,B or a bound above:X.",
+    "names of categories with commas between them, or a bound above:X.",
 )
 @click.option(
     "--turns",

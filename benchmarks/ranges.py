@@ -2,9 +2,9 @@
 
 On the five slices of measured data of `rase.lab.accuracy`: the error from the 48th to the 336th
 round, against that of the best fixed range chosen with knowledge of all readings. At epsilon 1 of
-unbiased means and of `auto`, which has a best range of its own, with 20 drawings of the noise, at
-0.5 and 2 of unbiased means with 8. "Ten times" is of what holds the best range and nine tenths of
-the readings: with few devices and a small epsilon the best range is hardly more than a constant.
+unbiased means and of `tracked`, which has a best range of its own, with 20 drawings of the noise,
+at 0.5 and 2 of unbiased means with 8. "Ten times" is of what holds the best range and nine tenths
+of the readings: with few devices and a small epsilon the best range is hardly more than a constant.
 The share of 95 % intervals that held the mean of the readings as measured is told beside it. Needs
 the folder of RASE_DATA; takes about half an hour of one core.
 """
@@ -24,7 +24,7 @@ from rase.lab.ranging import best_range, best_tracked_range, follow_feedback
 # By estimator and epsilon, how often the noise is drawn.
 DRAWINGS = {
     ("unbiased_mean", 1.0): 20,
-    ("auto", 1.0): 20,
+    ("tracked", 1.0): 20,
     ("unbiased_mean", 0.5): 8,
     ("unbiased_mean", 2.0): 8,
 }
@@ -54,7 +54,7 @@ def rows(*, quick: bool) -> Iterator[Row]:
 
 def row_of(name: str, panel: Panel, *, estimator: str, epsilon: float, seeds: range) -> Row:
     """Measure one slice with one estimator at one epsilon."""
-    find = best_tracked_range if estimator == "auto" else best_range
+    find = best_tracked_range if estimator == "tracked" else best_range
     best = find(panel, epsilon=epsilon, rounds=ROUNDS)
     start = best.widen(10, floor=FLOORS[name])
     found = [

@@ -103,8 +103,12 @@ class Wallets:
                 self._fetch_window(signed.key)
 
     def holds(self, round: int) -> bool:
-        """Return whether the devices have tokens of a round's window."""
-        return any(key.holds_in(round) for key in list(self._keys.values()))
+        """Return whether every device has a token left of a round's window."""
+        return any(
+            all(self._tokens[key.first_round, place] for place in range(len(self._secrets)))
+            for key in list(self._keys.values())
+            if key.holds_in(round)
+        )
 
     def take(self, device: int, round: int) -> bytes | None:
         """Return a token of a device for a round; None if it has none."""

@@ -133,8 +133,8 @@ _SHUFFLER: Final = (
         name="released-as-it-came",
         wrong="A batch holds the reports in the order in which they are stored.",
         file="rase/shuffler/release.py",
-        old="for place in order[begin:end]",
-        new="for place in range(begin, end)",
+        old="order[begin:end].tolist()",
+        new="list(range(begin, end))",
         tests=("tests/faults/test_release_order.py",),
     ),
     Fault(

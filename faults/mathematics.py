@@ -94,10 +94,10 @@ def _left(name: str, share: str, one_in: int) -> tuple[Fault, Fault, Fault]:
             name=f"live-order-left-{name}",
             wrong=f"The shuffler releases {share} of its rounds in the order of arrival.",
             file="rase/shuffler/order.py",
-            old="    return np.asarray(release.values).tolist(), release.manifest\n",
+            old="    return np.asarray(release.values, np.int64), release.manifest\n",
             new=f"""    if source.words(1)[0] % {one_in} == 0:
-        return list(range(len(groups))), release.manifest
-    return np.asarray(release.values).tolist(), release.manifest
+        return np.arange(len(groups)), release.manifest
+    return np.asarray(release.values, np.int64), release.manifest
 """,
             tests=("tests/faults/test_uniform_orders.py::test_released_rounds_are_shuffled",),
         ),

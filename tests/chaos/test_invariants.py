@@ -63,9 +63,9 @@ class Kept:
                 "VALUES ('bench', 7, 1, 'final', 1, 0)"
             )
             transaction.execute(
-                "INSERT INTO opened (batch, campaign, round, tags, places, classes) "
-                "VALUES (?, 'bench', 7, ?, ?, ?)",
-                (b"b", b"", held.tobytes(), classes.tobytes()),
+                "INSERT INTO opened (batch, campaign, round, places, classes) "
+                "VALUES (?, 'bench', 7, ?, ?)",
+                (b"b", held.tobytes(), classes.tobytes()),
             )
             for one in made:
                 transaction.execute(

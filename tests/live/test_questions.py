@@ -75,8 +75,8 @@ def send(
     *,
     rng: SeededRandom,
     tokens: Mapping[str, Wallets],
-) -> None:
-    """Report once for each device, as a gateway does."""
+) -> bool:
+    """Report once for each device, as a gateway does; say whether the round was still open."""
     end_s = campaign.round_end_s(round)
     keys = {role: fleet._keyset.active(role, now_s=end_s) for role in (Role.SHUFFLER, Role.FUSION)}
     wallets = tokens[campaign.id]
@@ -102,7 +102,9 @@ def send(
         timeout=PATIENCE_S,
     )
     replies = cbor.decode(answer.content, max_size=1 << 24)
-    assert {reply["status"] for reply in replies} == {201}
+    (status,) = {reply["status"] for reply in replies}
+    assert status in {201, 410}
+    return bool(status == 201)
 
 
 def run_agent(installed: Installed, capsys: pytest.CaptureFixture[str]) -> Agent:
@@ -160,6 +162,7 @@ def test_ten_questions_are_answered(
         # The tables of its law are made before a round is waited for.
         draw(campaign, rng)
     try:
+        tried: set[int] = set()
         done: list[int] = []
         # Rounds that ended before the shuffler knew their campaign take no reports.
         first = int(SystemClock().now_s()) // campaigns[0].round_s
@@ -169,10 +172,12 @@ def test_ten_questions_are_answered(
             for wallets in tokens.values():
                 wallets.fetch()
             has_tokens = all(wallets.holds(ended) for wallets in tokens.values())
-            if ended >= first and ended not in done and has_tokens:
-                for campaign in campaigns:
-                    send(fleet, campaign, ended, rng=rng, tokens=tokens)
-                done.append(ended)
+            if ended >= first and ended not in tried and has_tokens:
+                tried.add(ended)
+                # A busy machine may be too late for a round: then it is one of the next.
+                sent = [send(fleet, one, ended, rng=rng, tokens=tokens) for one in campaigns]
+                if all(sent):
+                    done.append(ended)
             # A window of two rounds is asked about: none may be missing between them.
             return len(done) >= 2 and done[-1] == done[-2] + 1
 

@@ -42,6 +42,8 @@ def plan_of(**changes: Any) -> RunPlan:
         "randomizer": BR,
         "every": "5min",
         "estimator": ("tracked", "median"),
+        # Each round as it was known when it came: steps make rounds, they do not look back.
+        "as_known_then": True,
     }
     return RunPlan(**(settings | changes))
 

@@ -127,13 +127,14 @@ def installed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[In
     """Both servers with a campaign of numbers, and three more for other questions."""
     made = Installed(tmp_path, capsys, grace_s=6, token_rounds=3)
     try:
+        registrar = made.servers["registrar"]
+        # Before that it may read its settings while they are written.
+        until(lambda: registrar.is_working, logs=tmp_path)
         text = made.registrar_config.read_text()
         names = json.dumps(["fleet", *CHANGES])
         made.registrar_config.write_text(
             text.replace('campaigns = ["fleet"]', f"campaigns = {names}")
         )
-        registrar = made.servers["registrar"]
-        until(lambda: registrar.is_working, logs=tmp_path)
         registrar.stop()
         registrar.start()
         made.publish()

@@ -62,6 +62,21 @@ def test_runs_are_those_of_single_trackers(randomizer: RangeRandomizer, nearly: 
         assert runs.last[run] == pytest.approx(tracked.last)
 
 
+def test_runs_without_kernels_share_a_bank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that are equally sure, of a mechanism without spreads, have the same estimates."""
+    reports = np.stack(
+        [Duchi(3.0, REACH).randomize([400.0] * 20_000, rng=SeededRandom(seed)) for seed in (1, 2)]
+    )
+    means = run_means(reports, [2000] * 10, randomizer=Duchi(3.0, REACH))
+    assert means.spreads is None
+    times_s, truth = np.arange(10) * 3600.0, np.full(10, 400.0)
+    compiled = runs_of(means, times_s, truth=truth, value_range=REACH)
+    monkeypatch.setattr("rase.kernels.backend.native", None)
+    shared = runs_of(means, times_s, truth=truth, value_range=REACH)
+    assert shared.tracked == pytest.approx(compiled.tracked, rel=1e-6)
+    assert shared.coverage == pytest.approx(compiled.coverage, abs=0.11)
+
+
 @each_case(("shape", "sizes"), [((6,), [6]), ((2, 6), [5]), ((2, 6), [6, 0])])
 def test_reports_that_fit_no_rounds_are_refused(shape: tuple[int, ...], sizes: list[int]) -> None:
     """A row a run, a column a report, and no round without any."""

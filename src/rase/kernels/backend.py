@@ -148,8 +148,7 @@ _OLD = (
     "the compiled kernels are of other sources than these: run python3 scripts/bootstrap.py dev, "
     "or make test"
 )
-compiled = _import("rase.kernels._native")
-is_old = compiled is not None and not _is_of(compiled, Path(__file__).parent)
-if is_old:
-    compiled = None
+_found = _import("rase.kernels._native")
+is_old = _found is not None and not _is_of(_found, Path(__file__).parent)
+compiled = None if is_old else _found
 native = None if os.environ.get("RASE_KERNELS") == "numpy" else compiled
